@@ -53,6 +53,7 @@ class Problem:
     place: Place
     message: str
     severity: Severity = Severity.ERROR
+    may_be_elsewhere: bool = False  # it is about a name that another source, which isn't read here, may define
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity}: "

@@ -11,7 +11,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # some
 
 
 class UnreadableError(Exception):
-    """Why a file can't be read, in an operator's words."""
+    """A file can't be read; the message is the reason, in an operator's words."""
 
 
 REPLACED: Final = (

@@ -1,4 +1,7 @@
-"""Reads files that tenants may name: a hanging disk affects nothing else."""
+"""Reads files that tenants may name: a hanging disk affects nothing else.
+
+Apart from `read_file`, which commands use that load no asyncio.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ class HangingError(UnreadableError):
 async def read_in_time(
     path: str, limit: int, *, within: float = DEADLINE, read: Callable[[str, int], bytes] = read_file
 ) -> bytes:
-    """`read_file` for paths that tenants may name: a hanging network disk affects nothing else.
+    """`read_file` within a deadline.
 
     The thread is a daemon, so the end of the process doesn't wait for it either. A file that hangs is not read again
     before it answers.
     """
     _refuse_hanging(path)
-    reader = _Reader(path, partial(read, path, limit))
+    reader = _FileReader(path, partial(read, path, limit))
     reader.start()
     try:
         async with asyncio.timeout(within):
@@ -39,7 +42,7 @@ async def read_in_time(
         reader.is_left = not reader.done.done()
 
 
-class _Reader(threading.Thread):
+class _FileReader(threading.Thread):
     """Reads one file; `is_left` when the result is no longer awaited."""
 
     def __init__(self, path: str, read: Callable[[], bytes]) -> None:
@@ -60,7 +63,7 @@ class _Reader(threading.Thread):
 
 
 def _refuse_hanging(path: str) -> None:
-    hanging = [each.path for each in threading.enumerate() if isinstance(each, _Reader) and each.is_left]
+    hanging = [each.path for each in threading.enumerate() if isinstance(each, _FileReader) and each.is_left]
     if path in hanging:
         raise HangingError("an earlier attempt to read the file still hangs; check the disk that it is on")
     if len(hanging) >= MOST_HANGING:

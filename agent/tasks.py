@@ -29,7 +29,7 @@ class _Latest:
 
 
 class UnexpectedErrors:
-    """What nobody foresaw, by the task in which it happened.
+    """The errors that nobody foresaw, by the task in which they happened.
 
     Names of tasks are few and fixed: they are a metric's label. What a task is about, such as a link, is only logged.
     """
@@ -152,7 +152,7 @@ class GuardedTasks:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_until_first(*works: Coroutine[Any, Any, None]) -> None:
     """Runs parts of one task side by side until the first ends; the others are cancelled, and its error goes on."""
     tasks = [asyncio.ensure_future(work) for work in works]
     ended: set[asyncio.Future[None]] = set()
@@ -164,13 +164,14 @@ async def together(*works: Coroutine[Any, Any, None]) -> None:
             task.cancel()
         await asyncio.wait(tasks)
         first = next((task for task in tasks if task in ended and _has_failed(task)), None)
-        tell_unforeseen(task for task in tasks if task is not first)
+        report_unforeseen(task for task in tasks if task is not first)
     if first is not None:
         first.result()
 
 
-def tell_unforeseen(ended: Iterable[asyncio.Future[Any]], *, but: BaseException | None = None) -> None:
-    """Errors that go no further, since another one does (`but`). What a broker or a peer has done is foreseen."""
+def report_unforeseen(ended: Iterable[asyncio.Future[Any]], *, but: BaseException | None = None) -> None:
+    """Reports errors that go no further, since another one does (`but`), to the loop's exception handler. Those of
+    brokers and peers are foreseen."""
     for each in ended:
         error = None if each.cancelled() else each.exception()
         if error is not None and error is not but and not isinstance(error, AgentError):
@@ -183,7 +184,7 @@ def _has_failed(task: asyncio.Future[None]) -> bool:
 
 
 def _is_asked_to_end() -> bool:
-    """Whether somebody has cancelled this task; what it waited for may have been cancelled instead."""
+    """True if somebody has cancelled this task; what it waited for may have been cancelled instead."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -28,7 +28,7 @@ from agent.core.fields import Field, Table
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
-from agent.tasks import tell_unforeseen
+from agent.tasks import report_unforeseen
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
@@ -395,6 +395,6 @@ async def _give_up(running: dict[asyncio.Future[WireConnection], str]) -> None:
     for each, address in running.items():
         error = None if each.cancelled() else each.exception()
         if error is not None and not isinstance(error, OSError):
-            tell_unforeseen((each,))
+            report_unforeseen((each,))
         elif not each.cancelled() and error is None:
             each.result().abort(TransientError(f"another address answered before {address}"))

@@ -21,7 +21,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.core import fields
-from agent.core.rules import names, objects
+from agent.core.rules import declarations, names
 from agent.errors import BrokerError, Failure
 
 COMMAND_INVALID: Final = 503
@@ -161,7 +161,7 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
         methods.QUEUE_DECLARE_OK,
         queue=queue,
         durable=True,
-        arguments=((objects.TYPE, fields.text(NO_TYPE)),),
+        arguments=((declarations.TYPE, fields.text(NO_TYPE)),),
     )
     if not isinstance(found, ChannelClosedError):
         return None
@@ -176,6 +176,6 @@ def told(text: str, queue: str, vhost: str) -> bool | None:
     if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
         return False
     found = re.search(
-        f"inequivalent arg '{objects.TYPE}' {where}received .* but current is (?:none|'([a-z_]+)')$", text
+        f"inequivalent arg '{declarations.TYPE}' {where}received .* but current is (?:none|'([a-z_]+)')$", text
     )
     return None if found is None else found[1] in REPLICATED

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from agent.amqp.connect import Connection
-from agent.core.addresses import token
+from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.errors import BrokerError
@@ -23,7 +23,7 @@ def renew_connection(connection: Connection, uri: AmqpUri, tasks: GuardedTasks) 
     token that expires: it ends what was opened with the former one, and asks for other passwords at login only.
     """
     connection.uri = uri
-    if uri.password is not None and token.expiry(uri.password.reveal()) is not None:
+    if uri.password is not None and token_expiry(uri.password.reveal()) is not None:
         tasks.once(TASK, _send(connection, uri.password))
 
 

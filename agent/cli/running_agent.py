@@ -13,7 +13,7 @@ from agent.core.links.lifecycle import Status
 from agent.core.links.plan import RunningLink
 from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
-from agent.core.rules.bindings import Group
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.core.settings import HttpSettings
 from agent.core.tagged import from_tagged
@@ -92,8 +92,10 @@ def _known(found: Mapping[str, Any]) -> Known:
     )
 
 
-def _groups(found: Any, *, are_bound: bool) -> frozenset[Group]:
-    return frozenset(Group(_text(key), from_tagged(table)) for key, table, is_bound in found if is_bound is are_bound)
+def _groups(found: Any, *, are_bound: bool) -> frozenset[GroupedBinding]:
+    return frozenset(
+        GroupedBinding(_text(key), from_tagged(table)) for key, table, is_bound in found if is_bound is are_bound
+    )
 
 
 def _text(value: object) -> str:

@@ -12,12 +12,10 @@ from typing import Any
 from agent.cli import output
 from agent.core.text.counts import counted
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
-from agent.core.topology.findings import Arrival, Findings, Part, Reduction, examine, ranges
+from agent.core.topology.findings import Arrival, Part, Reduction, TopologyFindings, examine, ranges
 from agent.core.topology.graph import Carrier, Graph, Hop
-from agent.core.topology.linking import carriers_of, graph_of
-from agent.core.topology.members import Address, Member
-from agent.core.topology.naming import name, names_of
-from agent.core.topology.recognition import Stranger, strangers_among
+from agent.core.topology.linking import UnknownUpstream, carriers_of, graph_of, unknown_upstreams
+from agent.core.topology.members import Address, Member, name_clusters, names_of
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import UsageError
 
@@ -30,14 +28,14 @@ def show_topology(paths: Sequence[Path], exchanges: Sequence[str], known_as: Seq
     """Returns whether each message arrives once wherever it could."""
     files = {path.resolve(): path for path in paths}.values()
     configurations = [load_configuration(str(path), environment=os.environ, strict=False) for path in files]
-    members = _known_by(_known_as(known_as), name([_member(each) for each in configurations]))
+    members = _known_by(_known_as(known_as), name_clusters([_member(each) for each in configurations]))
     graph, carriers = graph_of(members, exchanges), carriers_of(members)
     if not graph.hops and not carriers:
         raise UsageError(
             "these files define no link whose names are known: give exchanges that policies match with "
             "--exchange NAME, or list a definitions export under `definitions.files`"
         )
-    strangers = strangers_among(members, exchanges)
+    strangers = unknown_upstreams(members, exchanges)
     open_ones = [each for each in strangers if each.may_be]
     found = None if open_ones else examine(graph)
     match format_:
@@ -98,7 +96,7 @@ def _known_by(given: Mapping[str, list[Address]], members: Sequence[Member]) -> 
     return [replace(member, known_as=tuple(found.get(member.cluster, ()))) for member in members]
 
 
-def _unknown(members: Sequence[Member], strangers: Sequence[Stranger]) -> Iterator[str]:
+def _unknown(members: Sequence[Member], strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
     """What has to be told before anything can be said."""
     if not strangers:
         return
@@ -133,7 +131,7 @@ def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -
 
 
 def _lines(
-    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[Stranger], found: Findings | None
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: TopologyFindings | None
 ) -> Iterator[str]:
     yield f"{counted(len(graph.nodes), 'exchange')}, {counted(len(graph.hops), 'link')}"
     for hop in graph.hops:
@@ -151,7 +149,7 @@ def _lines(
         yield from _verdict(part)
 
 
-def _strange(strangers: Sequence[Stranger]) -> Iterator[str]:
+def _strange(strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
     for stranger in strangers[:MOST_SHOWN]:
         yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
     if len(strangers) > MOST_SHOWN:
@@ -250,7 +248,7 @@ def _links(hops: Sequence[Hop]) -> str:
 
 
 def _as_json(
-    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[Stranger], found: Findings | None
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: TopologyFindings | None
 ) -> dict[str, Any]:
     return {
         "right": found is not None and found.is_right,

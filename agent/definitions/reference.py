@@ -10,23 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.definitions.document import yaml
-from agent.definitions.models.document import DocumentModel
-from agent.definitions.models.downstream import DownstreamModel
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
-from agent.definitions.models.settings import (
-    AgentModel,
-    CleanupModel,
-    HttpModel,
-    LogModel,
-    MetricsModel,
-    SourcesModel,
-    StatusExportModel,
-)
-from agent.definitions.models.shovel import PropertiesModel, ShovelModel
-from agent.definitions.models.tls import SslOptionsModel
-from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
-from agent.definitions.schema import build_schema
+from agent.definitions.models import clusters, downstream_objects, settings, shovel
+from agent.definitions.models.validation import StrictModel
+from agent.definitions.schema import DocumentModel, build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
 
 _INTRO = f"""\
@@ -70,25 +56,25 @@ policies:
 
 """
 
-_SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
+_SECTIONS: tuple[tuple[str, type[StrictModel]], ...] = (
     ("The file", DocumentModel),
-    ("`agent`", AgentModel),
-    ("`agent.http`", HttpModel),
-    ("`agent.http.metrics`", MetricsModel),
-    ("`agent.status-export`", StatusExportModel),
-    ("`agent.log`", LogModel),
-    ("`agent.cleanup-after`", CleanupModel),
-    ("`downstream`", DownstreamModel),
-    ("`definitions`", SourcesModel),
-    ("`upstreams.NAME`", UpstreamModel),
-    ("`downstream.ssl-options`, `upstreams.NAME.ssl-options`", SslOptionsModel),
-    ("`upstream-sets.NAME[]`", SetMemberModel),
-    ("`policies.NAME`", PolicyModel),
-    ("`policies.NAME.definition`", PolicyDefinitionModel),
-    ("`exchanges.NAME`", ExchangeModel),
-    ("`bindings.EXCHANGE[]`", BindingModel),
-    ("`shovels.NAME`", ShovelModel),
-    ("`shovels.NAME.dest-publish-properties`", PropertiesModel),
+    ("`agent`", settings.AgentModel),
+    ("`agent.http`", settings.HttpModel),
+    ("`agent.http.metrics`", settings.MetricsModel),
+    ("`agent.status-export`", settings.StatusExportModel),
+    ("`agent.log`", settings.LogModel),
+    ("`agent.cleanup-after`", settings.CleanupModel),
+    ("`downstream`", clusters.DownstreamModel),
+    ("`definitions`", settings.SourcesModel),
+    ("`upstreams.NAME`", clusters.UpstreamModel),
+    ("`downstream.ssl-options`, `upstreams.NAME.ssl-options`", clusters.SslOptionsModel),
+    ("`upstream-sets.NAME[]`", clusters.SetMemberModel),
+    ("`policies.NAME`", downstream_objects.PolicyModel),
+    ("`policies.NAME.definition`", downstream_objects.PolicyDefinitionModel),
+    ("`exchanges.NAME`", downstream_objects.ExchangeModel),
+    ("`bindings.EXCHANGE[]`", downstream_objects.BindingModel),
+    ("`shovels.NAME`", shovel.ShovelModel),
+    ("`shovels.NAME.dest-publish-properties`", shovel.PropertiesModel),
 )
 _NOT_SHOWN = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
 _LIKE_AN_UPSTREAM = "\nAnd any key of an upstream except those of its address; the set's value wins.\n"
@@ -99,16 +85,16 @@ def reference_text() -> str:
     return _INTRO + "\n".join(_section(title, model, schema) for title, model in _SECTIONS)
 
 
-def _section(title: str, model: type[Keys], schema: dict[str, Any]) -> str:
+def _section(title: str, model: type[StrictModel], schema: dict[str, Any]) -> str:
     described = schema["$defs"].get(model.__name__, schema)
     rows = "\n".join(_rows(model, described["properties"], schema))
-    more = _LIKE_AN_UPSTREAM if model is SetMemberModel else ""
+    more = _LIKE_AN_UPSTREAM if model is clusters.SetMemberModel else ""
     return f"## {title}\n\n{described['description']}\n\n| key | value | description |\n|---|---|---|\n{rows}\n{more}"
 
 
-def _rows(model: type[Keys], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+def _rows(model: type[StrictModel], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
     own = [found.alias or name for name, found in model.model_fields.items() if name in model.__annotations__]
-    inherited = [] if model is SetMemberModel else [key for key in properties if key not in own]
+    inherited = [] if model is clusters.SetMemberModel else [key for key in properties if key not in own]
     for key in (*own, *inherited):
         value = properties[key]
         resolved = {**_resolve(value, schema), **value}

@@ -12,7 +12,7 @@ from agent.downstream.consumers import CHANNEL_CLOSED, LATE, Consumers
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
 from agent.management.answers import ConsumerAnswer
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 EVENTS: Final = ("consumer.*", CHANNEL_CLOSED)
 LISTEN_AGAIN: Final = 5.0
@@ -38,7 +38,7 @@ class ConsumerFollower:
     async def run(self) -> None:
         """Until cancelled."""
         await self._consumers.is_watched.wait()
-        await together(self._listen(), self._read_all())
+        await run_until_first(self._listen(), self._read_all())
 
     async def _listen(self) -> None:
         while True:

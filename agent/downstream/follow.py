@@ -14,7 +14,7 @@ from agent.definitions.sources.downstream_state import binding_of_event
 from agent.downstream.known_bindings import BindingChange, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
@@ -51,7 +51,7 @@ class BindingFollower:
 
     async def run(self) -> None:
         """Until cancelled. It may be called again after an error: what was not put in force then is read again."""
-        await together(self._read_when_changed(), self._apply_changes(), self._listen())
+        await run_until_first(self._read_when_changed(), self._apply_changes(), self._listen())
 
     async def _listen(self) -> None:
         while True:

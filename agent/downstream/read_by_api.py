@@ -41,7 +41,7 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
     names = {vhost["name"] for vhost in visible}
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
-    parameters = keeper.standing(DefinitionSource.PARAMETERS).definitions
+    parameters = keeper.in_force(DefinitionSource.PARAMETERS).definitions
     has_statistics = not overview.get("disable_stats", False)
     shovels = await look_for_plugin(client, shovels, parameters, has_statistics=has_statistics)
     return Reading(
@@ -102,7 +102,7 @@ async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collect
     silently omit those without a permission, while the list of vhosts has them all for a user with the tag monitoring.
     A request for a single vhost is refused.
     """
-    parameters, policies = keeper.standing(DefinitionSource.PARAMETERS), keeper.standing(DefinitionSource.POLICIES)
+    parameters, policies = keeper.in_force(DefinitionSource.PARAMETERS), keeper.in_force(DefinitionSource.POLICIES)
     defining = {(DefinitionSource.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
     defining |= {(DefinitionSource.POLICIES, vhost) for vhost in policies.verdicts}
     silent = keeper.once_defining - defining

@@ -38,13 +38,13 @@ async def take_broker(
     parameters, policies, value = await asyncio.gather(
         _parameters(client, broker, names), read_policies(client, broker, names), _global_parameter(client, broker)
     )
-    before = keeper.standing(DefinitionSource.PARAMETERS)
+    before = keeper.in_force(DefinitionSource.PARAMETERS)
     await _take(
         keeper,
         DefinitionSource.PARAMETERS,
         reading_parameters(broker, parameters.items, before, unread=parameters.unread),
     )
-    before = keeper.standing(DefinitionSource.POLICIES)
+    before = keeper.in_force(DefinitionSource.POLICIES)
     await _take(
         keeper, DefinitionSource.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread)
     )

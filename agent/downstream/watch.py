@@ -13,7 +13,7 @@ from typing import TypeAlias
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 # The broker's parameters that matter; others change with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
@@ -139,7 +139,7 @@ class Watcher:
         parts = [self._reload_when_wanted(), self._look_and_poll()]
         if self._events is not None:
             parts.append(self._listen(self._events))
-        await together(*parts)
+        await run_until_first(*parts)
 
     async def _reload_when_wanted(self) -> None:
         while True:

@@ -25,7 +25,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.model import QueueType
-from agent.core.rules import objects, quarantine
+from agent.core.rules import declarations, quarantine
 from agent.errors import BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
@@ -282,11 +282,11 @@ async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
 
 def _attributes(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
     """With its type in any case: the vhost's default may be another."""
-    arguments = _quorum(connection) if is_quorum else ((objects.TYPE, fields.text(QueueType.CLASSIC)),)
+    arguments = _quorum(connection) if is_quorum else ((declarations.TYPE, fields.text(QueueType.CLASSIC)),)
     return {"durable": True, "arguments": arguments}
 
 
 def _quorum(connection: Connection) -> Table:
     """Looking into a quorum queue counts as a delivery, and where these are limited it would be emptied by that."""
     limit = (("x-delivery-limit", fields.long(-1)),) if connection.server.limits_deliveries else ()
-    return (objects.TYPE, fields.text(QueueType.QUORUM)), *limit
+    return (declarations.TYPE, fields.text(QueueType.QUORUM)), *limit

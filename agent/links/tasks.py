@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from agent.tasks import tell_unforeseen
+from agent.tasks import report_unforeseen
 
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
@@ -24,4 +24,4 @@ async def both(first: Awaitable[T1], second: Awaitable[T2]) -> tuple[T1, T2]:
             task.cancel()
         if pending:
             await asyncio.wait(pending)
-        tell_unforeseen(tasks, but=sys.exception())
+        report_unforeseen(tasks, but=sys.exception())

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from agent.core.addresses import certificate, token
-from agent.core.addresses.expiry import Expiry, Peer, What
+from agent.core.addresses.expiry import Credential, Expiry, Peer, certificate_expiry, token_expiry
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Link
@@ -65,9 +64,9 @@ def _look(
     sources: Iterable[tuple[Origin, AmqpUri | HttpUrl]],
     files: Mapping[str, list[bytes]],
 ) -> tuple[Expiry, ...]:
-    ours = ((origin, What.CLIENT, at) for origin, uri in sources for at in _client_ends(uri, files))
-    tokens = ((origin, What.JWT, at) for origin, uri in sources for at in _token_ends(uri))
-    theirs = ((origin, What.SERVER, at) for origin, der in certificates for at in _ends(der))
+    ours = ((origin, Credential.CLIENT, at) for origin, uri in sources for at in _client_ends(uri, files))
+    tokens = ((origin, Credential.JWT, at) for origin, uri in sources for at in _token_ends(uri))
+    theirs = ((origin, Credential.SERVER, at) for origin, der in certificates for at in _ends(der))
     return tuple(
         Expiry(peer, what, at, vhost=vhost, upstream=upstream)
         for (peer, vhost, upstream), what, at in (*ours, *tokens, *theirs)
@@ -81,13 +80,13 @@ def _client_ends(uri: AmqpUri | HttpUrl, files: Mapping[str, list[bytes]]) -> It
 
 
 def _token_ends(uri: AmqpUri | HttpUrl) -> Iterator[float]:
-    end = None if uri.password is None else token.expiry(uri.password.reveal())
+    end = None if uri.password is None else token_expiry(uri.password.reveal())
     if end is not None:
         yield end
 
 
 def _ends(der: bytes) -> Iterator[float]:
     try:
-        yield certificate.not_after(der)
+        yield certificate_expiry(der)
     except ValueError:
         return

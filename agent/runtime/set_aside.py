@@ -170,7 +170,7 @@ class Quarantined:
     ) -> Quarantined:
         """Beside all sources that something defines, or beside `only` these."""
         keeper = Keeper()
-        keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.told)
+        keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.reading)
         reading = await read_downstream(configuration, keeper)
         if keeper.refusals:
             raise ConfigurationError(keeper.refusals)

@@ -41,7 +41,7 @@ async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Seq
 
 def is_parameter(link: Link, keeper: Keeper) -> bool:
     """Whether a parameter defines the shovel as it was when it ran."""
-    defined = keeper.standing(DefinitionSource.PARAMETERS).definitions
+    defined = keeper.in_force(DefinitionSource.PARAMETERS).definitions
     return isinstance(link, ShovelLink) and _is_same(link.shovel, defined.of(link.vhost).shovels.get(link.name))
 
 
@@ -62,7 +62,7 @@ def _is_same(ran: Shovel, defined: Shovel | None) -> bool:
 async def delete_parameter(vhost: str, name: str, keeper: Keeper, management: Sequence[HttpUrl]) -> str | None:
     """Answers why the shovel can't be deleted this way; None once its parameter is gone. BrokerError where the broker
     fails or refuses it."""
-    if name not in keeper.standing(DefinitionSource.PARAMETERS).definitions.of(vhost).shovels:
+    if name not in keeper.in_force(DefinitionSource.PARAMETERS).definitions.of(vhost).shovels:
         return _elsewhere(keeper.current.definitions.of(vhost).shovels.get(name))
     if not management:
         raise PermanentError("downstream.management is not set, and without the HTTP API no parameter can be deleted")

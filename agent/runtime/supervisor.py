@@ -124,7 +124,7 @@ class Supervisor:
             self._keeper.refuse(DefinitionSource.CONFIGURATION, error)
         else:
             self._loaded = loaded
-            self._keeper.take(DefinitionSource.CONFIGURATION, lambda: loaded.told)
+            self._keeper.take(DefinitionSource.CONFIGURATION, lambda: loaded.reading)
 
     def _adopt(self) -> None:
         """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""
@@ -167,7 +167,7 @@ class Supervisor:
         kinds = self._kinds_for(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = await steps_in_slices(
-            resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
+            resolving(reading.definitions, reading.states, previous=self._resolved, clock=time.thread_time)
         )
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))

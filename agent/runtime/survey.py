@@ -67,7 +67,7 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
     With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
     """
     keeper = Keeper()
-    keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.told)
+    keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.reading)
     reading = await read_downstream(configuration, keeper)
     if keeper.refusals:
         raise ConfigurationError(keeper.refusals)

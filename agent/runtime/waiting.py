@@ -20,7 +20,7 @@ from agent.runtime.problems import texts
 from agent.status.board import Board
 from agent.status.http.guard import ProbesOnly, is_loopback
 from agent.status.http.server import HttpServer
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 RETRY: Final = 2.0
 OPTION: Final = "--wait-for-configuration"
@@ -49,7 +49,7 @@ class Waiting:
         try:
             self._show(refused)
             log.info("waiting for a valid configuration", configuration=self._path, http=server.address)
-            await together(self._retry(), _set(told_to_stop))
+            await run_until_first(self._retry(), _set(told_to_stop))
         finally:
             await server.stop()
 

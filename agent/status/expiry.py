@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent.core.addresses.expiry import Expiry, What
+from agent.core.addresses.expiry import Credential, Expiry
 from agent.status.families import PREFIX, Family, Type, labelled
 
 CERTIFICATE: Final = Family(
@@ -28,8 +28,8 @@ def exposition(expiries: Iterable[Expiry]) -> bytes:
     found: dict[tuple[str, str], float] = {}
     for each in expiries:
         labels = {"peer": each.peer, "vhost": each.vhost, "upstream": each.upstream}
-        family = TOKEN if each.what is What.JWT else CERTIFICATE
-        more = {} if family is TOKEN else {"certificate": each.what}
+        family = TOKEN if each.credential is Credential.JWT else CERTIFICATE
+        more = {} if family is TOKEN else {"certificate": each.credential}
         key = family.name, labelled(labels | more)
         found[key] = min(each.at, found.get(key, each.at))
     lines = []

@@ -16,7 +16,7 @@ from agent.core.links import backoff, prefetch
 from agent.core.replicas import group, messages, slots
 from agent.core.rules import patterns
 from agent.definitions.document import findings, interpolate, yaml
-from agent.definitions.models import settings, value_types
+from agent.definitions.models import settings, values
 from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
 from agent.management import client, elements, transport
@@ -55,8 +55,8 @@ def row(what: str) -> str:
         ("one value of `${env:…}` or `${file:…}`", [size(interpolate.MAX_VALUE_BYTES), size(interpolate.MAX_LENGTH)]),
         ("a file with certificates or a key", [size(network.MAX_FILE)]),
         ("a file on a disk that hangs", [seconds(read_in_time.DEADLINE)]),
-        ("addresses of one upstream or shovel", [f"{value_types.MAX_ADDRESSES:,}"]),
-        ("a policy's `pattern`", [f"{value_types.MAX_PATTERN:,} bytes", size(decode.MOST_REGEX_BYTES)]),
+        ("addresses of one upstream or shovel", [f"{values.MAX_ADDRESSES:,}"]),
+        ("a policy's `pattern`", [f"{values.MAX_PATTERN:,} bytes", size(decode.MOST_REGEX_BYTES)]),
         (
             "matching a pattern",
             [f"{1000 * patterns.PER_NAME:g} ms for a name", f"{1000 * patterns.PER_PATTERN:g} ms for all"],

@@ -17,7 +17,7 @@ from agent.tasks import (
     STEADY,
     GuardedTasks,
     UnexpectedErrors,
-    together,
+    run_until_first,
 )
 from tests.unit.definitions.virtual_time import VirtualTime
 
@@ -210,7 +210,7 @@ async def test_the_first_of_several_parts_ends_them_all(time: VirtualTime) -> No
             ended.append("part")
 
     with pytest.raises(ValueError, match="s3cret"):
-        await together(part(), Work(time, failures=1)(), part())
+        await run_until_first(part(), Work(time, failures=1)(), part())
     assert ended == ["part", "part"]
 
 
@@ -227,7 +227,7 @@ async def test_errors_of_several_parts_are_all_seen(errors: UnexpectedErrors) ->
         finally:
             raise error
 
-    for running in (together, both):
+    for running in (run_until_first, both):
         errors.counts.clear()
         with pytest.raises(TransientError):
             await running(fail(TransientError("lost")), fail_at_the_end(KeyError()))
@@ -254,7 +254,7 @@ async def test_a_part_that_is_cancelled_from_within_ends_them_all(
         awaited.cancel()
         await awaited
 
-    tasks.once(TASK, together(Work(time, failures=0)(), part()))
+    tasks.once(TASK, run_until_first(Work(time, failures=0)(), part()))
     await time.turn()
     assert errors.counts == {TASK: 1}
 

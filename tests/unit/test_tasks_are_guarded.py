@@ -14,7 +14,7 @@ AGENT: Final = Path(__file__).parents[2] / "agent"
 MAKES_TASKS: Final = frozenset({"create_task", "ensure_future", "TaskGroup", "run_coroutine_threadsafe"})
 ALLOWED: Final = {
     ("tasks.py", "GuardedTasks._start"): "the helper",
-    ("tasks.py", "together"): "the helper",
+    ("tasks.py", "run_until_first"): "the helper",
     ("links/tasks.py", "both"): "awaits both",
     ("amqp/wire/connection.py", "WireConnection._expect"): "awaits a method of the peer, or the end",
     ("amqp/connect.py", "first_to_answer"): "awaits them all",
@@ -45,7 +45,7 @@ def test_no_task_is_made_elsewhere_and_what_is_allowed_exists() -> None:
     sources = {str(path.relative_to(AGENT)): path.read_text() for path in AGENT.rglob("*.py")}
     named = re.compile("|".join((*MAKES_TASKS, "Task")))  # most files name none, and needn't be parsed
     found = {(path, maker) for path, source in sources.items() if named.search(source) for maker in makers(source)}
-    assert found - ALLOWED.keys() == set(), "use agent.tasks.GuardedTasks, or `together` for parts of one task"
+    assert found - ALLOWED.keys() == set(), "use agent.tasks.GuardedTasks, or `run_until_first` for parts of one task"
     assert ALLOWED.keys() - found == set()
 
 

@@ -1,4 +1,4 @@
-"""The address of a RabbitMQ HTTP API."""
+"""The address of a RabbitMQ HTTP API, or of another agent, whose token is the password of the URL."""
 
 from __future__ import annotations
 
@@ -30,13 +30,21 @@ class HttpUrl:
         return self.safe
 
     def completed(self, login: tuple[str, Secret], tls: Tls | None) -> HttpUrl:
-        """With these where it has none of its own."""
+        """The URL with this login and these TLS settings where it has none of its own."""
         user, password = (self.user, self.password) if self.has_login else login
         has_default = self.tls is not None and not self.tls.are_own
         return replace(self, user=user, password=password, tls=tls if tls and has_default else self.tls)
 
 
 def parse(text: str) -> HttpUrl:
+    return _parse(text, port=15672, tls_port=15671, default_login=GUEST)
+
+
+def parse_peer(text: str) -> HttpUrl:
+    return _parse(text, port=9419, tls_port=443, default_login="")
+
+
+def _parse(text: str, *, port: int, tls_port: int, default_login: str) -> HttpUrl:
     parts = split(text, ("http", "https"))
     if not parts.host:
         raise UriError("the URL names no host")
@@ -45,9 +53,9 @@ def parse(text: str) -> HttpUrl:
     return HttpUrl(
         scheme=parts.scheme,
         host=parts.host,
-        port=parts.port or (15671 if secure else 15672),
-        user=parts.user if parts.user is not None else GUEST,
-        password=parts.password or Secret(GUEST),
+        port=parts.port or (tls_port if secure else port),
+        user=parts.user if parts.user is not None else default_login,
+        password=parts.password or Secret(default_login),
         path=(parts.path or "").rstrip("/"),
         tls=read_tls(query) if secure else None,
         has_login=parts.user is not None,

@@ -5,22 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from agent.core.addresses import url_text
 from agent.core.addresses.secret import Secret
-from agent.core.addresses.url_text import (
-    MAX_VHOST,
-    TLS_KEYS,
-    Tls,
-    UrlParts,
-    decode,
-    encode,
-    number,
-    read_tls,
-    refuse_nul,
-    split,
-    warn_tls,
-    warn_unknown,
-    write_tls,
-)
+from agent.core.addresses.url_text import MAX_VHOST, TLS_KEYS, Tls, UrlParts, decode, encode
 from agent.errors import UriError
 
 GUEST = "guest"
@@ -110,21 +97,21 @@ class AmqpUri:
         return [
             *((key, str(value)) for key, value in tuning if value is not None),
             *(("auth_mechanism", mechanism.value) for mechanism in self.mechanisms),
-            *(write_tls(self.tls) if self.tls else ()),
+            *(url_text.write_tls(self.tls) if self.tls else ()),
         ]
 
 
 def parse(text: str) -> AmqpUri:
-    parts = split(text, tuple(_DEFAULT_PORTS))
+    parts = url_text.split(text, tuple(_DEFAULT_PORTS))
     if parts.path and "/" in parts.path[1:]:
         raise UriError("the path names one vhost; write a '/' inside its name as %2F")
     vhost = decode(parts.path[1:]) if parts.path else ""
     if len(vhost.encode()) > MAX_VHOST:
         raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
-    refuse_nul(vhost, "the path")
+    url_text.refuse_nul(vhost, "the path")
     query = dict(reversed(parts.query))
     secure = parts.scheme == "amqps"
-    tuning = {key: number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
+    tuning = {key: url_text.number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
     if 0 < tuning.get("frame_max", 0) < MIN_FRAME_MAX:
         raise UriError(f"frame_max must be 0 or at least {MIN_FRAME_MAX}")
     return AmqpUri(
@@ -139,7 +126,7 @@ def parse(text: str) -> AmqpUri:
         channel_max=tuning.get("channel_max"),
         frame_max=tuning.get("frame_max"),
         mechanisms=tuple(_mechanism(value) for key, value in parts.query if key == "auth_mechanism"),
-        tls=read_tls(query) if secure else None,
+        tls=url_text.read_tls(query) if secure else None,
         warnings=_warnings(parts, query, tuning),
     )
 
@@ -158,7 +145,9 @@ def from_parts(
 ) -> AmqpUri:
     """The endpoint that the 2.x plugin's separate properties describe."""
     bracketed = f"[{host.strip('[]')}]" if ":" in host else encode(host)
-    split(f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS))  # a host that is invalid in a URI is invalid here too
+    url_text.split(
+        f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS)
+    )  # a host that is invalid in a URI is invalid here too
     return AmqpUri(
         scheme=protocol,
         host=bracketed,
@@ -180,10 +169,10 @@ def _mechanism(value: str) -> Mechanism:
 
 
 def _warnings(parts: UrlParts, query: dict[str, str], tuning: dict[str, int]) -> tuple[str, ...]:
-    found = list(warn_unknown(query, _KNOWN_KEYS))
+    found = list(url_text.warn_unknown(query, _KNOWN_KEYS))
     if parts.path == "/":
         found.append("the URI's bare trailing '/' means the vhost named '' to RabbitMQ; write /%2f for the vhost '/'")
-    found += warn_tls(query, scheme=parts.scheme, secure="amqps")
+    found += url_text.warn_tls(query, scheme=parts.scheme, secure="amqps")
     if 0 < tuning.get("frame_max", 0) < FRAME_MAX_SINCE_4_1:
         found.append(f"brokers from 4.1 on refuse a frame_max below {FRAME_MAX_SINCE_4_1}")
     return tuple(found)

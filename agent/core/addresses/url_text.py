@@ -62,15 +62,15 @@ def split(text: str, schemes: tuple[str, ...]) -> UrlParts:
         raise UriError("a '%' in the URI isn't followed by two hexadecimal digits; write a literal one as %25")
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise UriError(_why_shapeless(text, schemes))
+        raise UriError(_why_invalid(text, schemes))
     if found["scheme"].lower() not in schemes:
         raise UriError(f"the scheme must be {' or '.join(schemes)}")
-    _refuse_late_at(found["authority"], found["path"] or "", found["query"] or "")
+    _refuse_at_sign_after_host(found["authority"], found["path"] or "", found["query"] or "")
     user, password, host, port = _split_authority(found["authority"])
     return UrlParts(found["scheme"].lower(), user, password, host, port, found["path"], _split_query(found["query"]))
 
 
-def _why_shapeless(text: str, schemes: tuple[str, ...]) -> str:
+def _why_invalid(text: str, schemes: tuple[str, ...]) -> str:
     if "://" not in text:
         return f"the URI has no scheme; write {' or '.join(f'{scheme}://HOST' for scheme in schemes)}"
     if "#" in text:
@@ -78,7 +78,7 @@ def _why_shapeless(text: str, schemes: tuple[str, ...]) -> str:
     return "the URI is invalid; write SCHEME://USER:PASSWORD@HOST:PORT/PATH"
 
 
-def _refuse_late_at(authority: str, path: str, query: str) -> None:
+def _refuse_at_sign_after_host(authority: str, path: str, query: str) -> None:
     """A '/' or '?' in a password ends the host early, and the password's rest would be shown as a path."""
     if "@" in path or ("@" in query and "@" not in authority):
         raise UriError(f"there is an '@' after the host; {ENCODE}")
@@ -91,12 +91,7 @@ def _split_authority(authority: str) -> tuple[str | None, Secret | None, str, in
     user, colon, password = (decode(part) for part in userinfo.partition(":"))
     refuse_nul(user + password, "the user or password")
     host, port = _split_host(hostport)
-    return (
-        user if at else None,
-        Secret(password) if colon else None,
-        host,
-        port,
-    )
+    return (user if at else None, Secret(password) if colon else None, host, port)
 
 
 def _split_host(hostport: str) -> tuple[str, int | None]:
@@ -121,7 +116,7 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
 
 
 def _resolvable(host: str) -> bool:
-    """Whether a resolver accepts the name: labels of 1 to 63 bytes, 253 in total, optionally a dot at the end."""
+    """True if a resolver accepts the name: labels of 1 to 63 bytes, 253 in total, optionally a dot at the end."""
     if not host:
         return True
     labels = host.removesuffix(".").split(".")

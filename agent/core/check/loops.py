@@ -8,8 +8,7 @@ from typing import Final
 
 from agent.core.check.finding import Finding, Level, Topic
 from agent.core.topology.findings import repeated
-from agent.core.topology.flow import TooManyCopiesError
-from agent.core.topology.graph import Graph, Hop, Node
+from agent.core.topology.graph import Graph, Hop, Node, TooManyCopiesError
 
 MOST_SHOWN = 20
 

@@ -38,7 +38,7 @@ from agent.core.model import (
     ShovelPlace,
     native_link,
 )
-from agent.core.rules import objects
+from agent.core.rules import declarations
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.core.text.counts import counted
@@ -209,7 +209,7 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         return _outlook_of_shovel(link, sight)
     queue = sight.seen.queue
     if isinstance(link, QueueLink) and queue is None and link.queue.unusable is not None:
-        return Outlook.INVALID, objects.undeclarable(link.remote_name, link.queue)
+        return Outlook.INVALID, declarations.undeclarable(link.remote_name, link.queue)
     if isinstance(link, ExchangeLink) and queue is not None and queue.consumers and not sight.is_served_by_agent:
         served = f"the upstream queue has {counted(queue.consumers, 'consumer')}"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
@@ -279,16 +279,15 @@ class _Printed:
         name = self.wanted.internal(letter)
         if verb is Verb.KEEP:
             return self._action(verb, "exchange", name, "internal; its bindings are known, or completed")
-        why = (
-            f"internal; carries the grouped bindings into the queue; {objects.FALLBACK_TYPE} where the type is unknown"
-        )
+        fallback = declarations.FALLBACK_TYPE
+        why = f"internal; carries the grouped bindings into the queue; {fallback} where the type is unknown"
         created = self._action(verb, "exchange", name, why)
-        return replace(created, arguments=self.wanted.internal_arguments, type=objects.NATIVE_TYPE)
+        return replace(created, arguments=self.wanted.internal_arguments, type=declarations.NATIVE_TYPE)
 
     def _canary(self, verb: Verb) -> Iterator[Action]:
         if self.wanted.canary is not None:
             why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
-            yield replace(self._action(verb, "exchange", self.wanted.canary, why), type=objects.FALLBACK_TYPE)
+            yield replace(self._action(verb, "exchange", self.wanted.canary, why), type=declarations.FALLBACK_TYPE)
 
     def _bindings(self, step: Connect) -> Iterator[Action]:
         source, destination = self.wanted.link.remote_name, self.wanted.internal(step.letter)
@@ -309,7 +308,7 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
     if sight.seen.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
-        arguments = objects.like_queue(link.queue)
+        arguments = declarations.like_queue(link.queue)
         return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
     why = f"{sight.in_queue(sight.seen.queue.messages)}; queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)

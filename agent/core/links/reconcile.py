@@ -12,8 +12,8 @@ from functools import cached_property
 
 from agent.core.fields import Table
 from agent.core.model import Binding, ExchangeLink
-from agent.core.rules import names, objects
-from agent.core.rules.bindings import TAKES_EVERYTHING, Difference, Group, Route, difference
+from agent.core.rules import declarations, names
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS, Difference, GroupedBinding, Route, difference
 from agent.core.rules.hops import Site
 
 
@@ -38,12 +38,12 @@ class Wanted:
 
     @cached_property
     def queue_arguments(self) -> Table:
-        return objects.queue_arguments(self.link.settings)
+        return declarations.queue_arguments(self.link.settings)
 
     @cached_property
     def internal_arguments(self) -> Table:
         """Of an internal exchange of the plugin's own type."""
-        return objects.internal_arguments(self.link.settings.max_hops, self.route.downstream)
+        return declarations.internal_arguments(self.link.settings.max_hops, self.route.downstream)
 
     @cached_property
     def canary(self) -> str | None:
@@ -52,9 +52,9 @@ class Wanted:
     def internal(self, letter: str) -> str:
         return names.internal_exchange(self.queue, letter)
 
-    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
+    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[GroupedBinding]:
         """The bindings upstream; `forward-unrouted` asks for everything besides."""
-        everything = TAKES_EVERYTHING.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
+        everything = MATCH_ALL_BINDINGS.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
         return self.route.groups([*bindings, *([Binding(*everything)] if everything else [])], letter)
 
 
@@ -85,9 +85,9 @@ class Known:
     queue: str
     letter: str
     arguments: Table
-    bound: frozenset[Group] = frozenset()
+    bound: frozenset[GroupedBinding] = frozenset()
     has_canary: bool = False
-    left_out: frozenset[Group] = frozenset()  # that the broker can't bind
+    left_out: frozenset[GroupedBinding] = frozenset()  # that the broker can't bind
     canary_is_refused: bool = False
 
     def serves(self, wanted: Wanted) -> bool:
@@ -131,7 +131,7 @@ class EnsureInternal:
 
     verb: Verb
     letter: str
-    bound: frozenset[Group] = frozenset()
+    bound: frozenset[GroupedBinding] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class Connect:
     """
 
     letter: str
-    bound: frozenset[Group] = frozenset()
+    bound: frozenset[GroupedBinding] = frozenset()
     more_may_be: bool = False
-    left_out: frozenset[Group] = frozenset()
+    left_out: frozenset[GroupedBinding] = frozenset()
 
     def change(self, wanted: Wanted, bindings: Iterable[Binding]) -> Difference:
         return difference(bound=self.bound, wanted=wanted.groups(bindings, self.letter) - self.left_out)

@@ -11,16 +11,16 @@ from agent.core.model import Binding
 from agent.core.rules import hops, names
 from agent.core.rules.hops import Site
 
-TAKES_EVERYTHING: dict[str, tuple[str, Table]] = {
+MATCH_ALL_BINDINGS: dict[str, tuple[str, Table]] = {
     "topic": ("#", EMPTY),
     "fanout": ("", EMPTY),
     "headers": ("", EMPTY),
 }
-"""The binding that matches all messages of an exchange of this type."""
+"""By type of exchange, the binding that matches all its messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupedBinding:
     """One binding as it should exist upstream; arguments are sorted, so equal groups compare equal."""
 
     routing_key: str
@@ -36,19 +36,19 @@ class Route:
     exchange: str
     max_hops: int
 
-    def group(self, binding: Binding, letter: str) -> Group | None:
+    def group(self, binding: Binding, letter: str) -> GroupedBinding | None:
         """The upstream binding for this one, or None if it has no hop left."""
         carried = self._carried(binding.arguments, letter)
-        return None if carried is None else Group(binding.routing_key, carried)
+        return None if carried is None else GroupedBinding(binding.routing_key, carried)
 
-    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
-        """Everything that should be bound upstream; members with equal results share one group."""
+    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[GroupedBinding]:
+        """The bindings that should exist upstream; downstream bindings with equal results share one."""
         # There may be very many, and most have no arguments.
         keys_by_arguments: dict[Table, list[str]] = {}
         for binding in bindings:
             keys_by_arguments.setdefault(binding.arguments, []).append(binding.routing_key)
         return frozenset(
-            Group(key, carried)
+            GroupedBinding(key, carried)
             for arguments, keys in keys_by_arguments.items()
             if (carried := self._carried(arguments, letter)) is not None
             for key in keys
@@ -65,17 +65,17 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    bind: tuple[Group, ...]
-    unbind: tuple[Group, ...]
+    bind: tuple[GroupedBinding, ...]
+    unbind: tuple[GroupedBinding, ...]
 
     def __bool__(self) -> bool:
         return bool(self.bind or self.unbind)
 
 
-def difference(*, bound: frozenset[Group], wanted: frozenset[Group]) -> Difference:
+def difference(*, bound: frozenset[GroupedBinding], wanted: frozenset[GroupedBinding]) -> Difference:
     """The changes to make; binds come first, so that a changed binding leaves no gap."""
     return Difference(bind=_ordered(wanted - bound), unbind=_ordered(bound - wanted))
 
 
-def _ordered(groups: frozenset[Group]) -> tuple[Group, ...]:
+def _ordered(groups: frozenset[GroupedBinding]) -> tuple[GroupedBinding, ...]:
     return tuple(sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))))

@@ -1,4 +1,4 @@
-"""How far messages and bindings travel: `x-received-from` and `x-bound-from`.
+"""The hops of messages and bindings: `x-received-from` and `x-bound-from`.
 
 A binding must be propagated exactly as far as a message could travel in the other direction.
 """
@@ -32,7 +32,8 @@ class Verdict(StrEnum):
 
 
 def judge(headers: Table, max_hops: int, downstream: Site) -> Verdict:
-    """Whether a message may be forwarded to `downstream`; anyone may forge the header, so no form of it is an error."""
+    """The verdict on forwarding a message to `downstream`; anyone may forge the header, so no form of it is an
+    error."""
     received = fields.get(headers, RECEIVED_FROM)
     if received is None or received.tag != "A":
         return Verdict.FORWARD
@@ -42,7 +43,7 @@ def judge(headers: Table, max_hops: int, downstream: Site) -> Verdict:
 
 
 def seen(entries: tuple[Field, ...], site: Site) -> bool:
-    """Whether an entry names the site; a site without a cluster name is never recognised."""
+    """True if an entry names the site; a site without a cluster name is never recognised."""
     return site.cluster is not None and any(
         entry.tag == "F"
         and fields.get(entry.value, "cluster-name") == fields.text(site.cluster)
@@ -67,19 +68,19 @@ def received_entry(uri: str, exchange: str, *, redelivered: bool, upstream: Site
 
 def with_entry(headers: Table, name: str, entry: Field) -> Table:
     """Puts a hop's entry first; a header of another type is kept in `x-invalid-headers`."""
-    standing = fields.get(headers, name)
-    if standing is None:
+    existing = fields.get(headers, name)
+    if existing is None:
         return ((name, fields.array(entry)), *headers)
-    if standing.tag == "A":
-        return _replace(headers, name, fields.array(entry, *standing.value))
-    return _keep_invalid(_replace(headers, name, fields.array(entry)), name, standing)
+    if existing.tag == "A":
+        return _replace(headers, name, fields.array(entry, *existing.value))
+    return _keep_invalid(_replace(headers, name, fields.array(entry)), name, existing)
 
 
 def _keep_invalid(headers: Table, name: str, value: Field) -> Table:
-    standing = fields.get(headers, INVALID_HEADERS)
-    if standing is None:
+    existing = fields.get(headers, INVALID_HEADERS)
+    if existing is None:
         return (*headers, (INVALID_HEADERS, fields.table(((name, fields.array(value)),))))
-    invalid: Table = standing.value if standing.tag == "F" else ((INVALID_HEADERS, fields.array(standing)),)
+    invalid: Table = existing.value if existing.tag == "F" else ((INVALID_HEADERS, fields.array(existing)),)
     earlier = fields.get(invalid, name)
     kept = () if earlier is None else earlier.value if earlier.tag == "A" else (earlier,)
     grown = (*fields.without(invalid, name), (name, fields.array(value, *kept)))

@@ -29,12 +29,12 @@ def internal_exchange(queue: str, letter: str) -> str:
 
 
 def can_be_asked_for(name: str, vhost: str, *, kind: str = "exchange") -> bool:
-    """Whether asking for it is harmless even where it is missing."""
+    """True if asking for the object is harmless even where it is missing."""
     return _can_be_sent(f"NOT_FOUND - no {kind} '{name}' in vhost '{vhost}'")
 
 
 def can_be_declared(*names: str) -> bool:
-    """Whether a declaration that holds these names is harmless even where it is refused."""
+    """True if a declaration that holds these names is harmless even where it is refused."""
     return _can_be_sent("".join(names), room=_LONGEST_REPLY - _LONGEST_REFUSAL)
 
 
@@ -57,12 +57,12 @@ def canary(exchange: str, queue: str, vhost: str) -> str | None:
 
 
 def is_permanent(exchange: str) -> bool:
-    """Whether an exchange of this name can't be deleted."""
+    """True if an exchange of this name can't be deleted."""
     return exchange.startswith("amq.")
 
 
 def are_too_long(queue: str) -> bool:
-    """Whether names derived from the queue are too long for brokers."""
+    """True if names derived from the queue are too long for brokers."""
     return len(internal_exchange(queue, LETTERS[0]).encode(errors="surrogateescape")) > _SHORT
 
 
@@ -84,7 +84,7 @@ def consumer_tag(upstream: str) -> str:
 
 
 def numbered(tag: str, number: int) -> str:
-    """For the first, second … consumer that a channel has, one after another; as short as AMQP wants it."""
+    """The tag of the first, second … consumer that a channel has, one after another, within AMQP's length."""
     suffix = f" {number}" if number > 1 else ""
     return tag.encode()[: _SHORT - len(suffix)].decode(errors="ignore") + suffix
 

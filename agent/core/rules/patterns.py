@@ -51,31 +51,31 @@ class Pattern:
             return None
 
 
-class Patience:
+class TimeBudget:
     """The time that patterns may still take in one resolution; `clock` returns seconds, preferably of CPU time."""
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.clock = clock
         self._left = IN_ALL
 
-    def of_vhost(self) -> VhostPatience:
-        return VhostPatience(self, max(LEAST, min(PER_VHOST, self._left)))
+    def of_vhost(self) -> VhostTimeBudget:
+        return VhostTimeBudget(self, max(LEAST, min(PER_VHOST, self._left)))
 
     def take(self, seconds: float) -> None:
         self._left -= seconds
 
 
-class VhostPatience:
+class VhostTimeBudget:
     """The remaining time for the patterns of one vhost: those of one tenant don't affect the others."""
 
-    def __init__(self, patience: Patience, seconds: float) -> None:
-        self._patience = patience
-        self.clock = patience.clock
+    def __init__(self, budget: TimeBudget, seconds: float) -> None:
+        self._budget = budget
+        self.clock = budget.clock
         self.left = seconds
 
     def take(self, seconds: float) -> None:
         self.left -= seconds
-        self._patience.take(seconds)
+        self._budget.take(seconds)
 
 
 class TimedPattern:
@@ -84,23 +84,23 @@ class TimedPattern:
 
     __slots__ = ("_left", "_of_vhost", "_pattern", "problem")
 
-    def __init__(self, text: str, patience: VhostPatience, *, compile_: Callable[[str], Pattern] = Pattern) -> None:
+    def __init__(self, text: str, budget: VhostTimeBudget, *, compile_: Callable[[str], Pattern] = Pattern) -> None:
         self.problem: str | None = None  # why some names could not be matched
         self._left = PER_PATTERN
-        self._of_vhost = patience
+        self._of_vhost = budget
         self._pattern: Pattern | None = None
-        begun = patience.clock()
+        begun = budget.clock()
         try:
             self._pattern = compile_(text)
         except ValueError as error:  # the possible nesting depends on the depth of the caller's stack
             self.problem = str(error)
-        extra = max(0.0, patience.clock() - begun - COMPILED - COMPILED_LETTER * len(text))
+        extra = max(0.0, budget.clock() - begun - COMPILED - COMPILED_LETTER * len(text))
         extra = min(extra, PER_PATTERN)  # what is longer is Python collecting its garbage: nothing so long is compiled
         self._left -= extra
-        patience.take(extra)
+        budget.take(extra)
 
     def matches(self, name: str) -> bool | None:
-        """None if unknown."""
+        """None if it is unknown: the pattern can't be used, or its time is used up."""
         if self._pattern is None:
             return None
         if self._left <= 0 or self._of_vhost.left <= 0:

@@ -1,4 +1,4 @@
-"""Which definition federates an exchange or a queue: one, never several merged."""
+"""The definition that federates an exchange or a queue: one, never several merged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.core.fields import Table
 from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType
 from agent.core.rules.names import AGENT_PREFIX
-from agent.core.rules.patterns import TimedPattern, VhostPatience
+from agent.core.rules.patterns import TimedPattern, VhostTimeBudget
 from agent.errors import Place
 
 INTERNAL_PURPOSE = "x-internal-purpose"
@@ -22,8 +22,8 @@ _FOR_QUEUES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The definition in force and its location; `source` is its name in a link."""
+class ChosenDefinition:
+    """The definition in force and its place; `source` is its name in a link."""
 
     federation: Federation
     source: str
@@ -31,14 +31,14 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The policy in force; `undecided` if one that could not be matched might win instead."""
+class PolicyVerdict:
+    """The policy in force; `undecided` if another that could not be matched might win instead."""
 
     policy: Policy | None
     undecided: bool = False
 
 
-class PolicyBook:
+class OwnPolicies:
     """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is
     deterministic.
 
@@ -46,16 +46,16 @@ class PolicyBook:
     force if it was.
     """
 
-    __slots__ = ("_patience", "_ranked")
+    __slots__ = ("_budget", "_ranked")
 
-    def __init__(self, patience: VhostPatience) -> None:
-        self._patience = patience
+    def __init__(self, budget: VhostTimeBudget) -> None:
+        self._budget = budget
         self._ranked: list[tuple[Policy, TimedPattern]] = []
 
     def read(self, policies: Iterable[Policy]) -> Iterator[None]:
         """In steps, because compiling a pattern takes milliseconds."""
         for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.name)):
-            self._ranked.append((policy, TimedPattern(policy.pattern, self._patience)))
+            self._ranked.append((policy, TimedPattern(policy.pattern, self._budget)))
             yield
 
     @property
@@ -63,15 +63,17 @@ class PolicyBook:
         """The policies that could not be matched against every name, and why."""
         return ((policy, pattern.problem) for policy, pattern in self._ranked if pattern.problem is not None)
 
-    def for_exchange(self, exchange: Exchange, before: str | None = None) -> Verdict:
+    def for_exchange(self, exchange: Exchange, before: str | None = None) -> PolicyVerdict:
         """The highest priority of the agent's policies and the broker's policy in force; an equal one of the agent
         wins."""
         return self._weigh(exchange.name, _FOR_EXCHANGES, exchange.policy, before=before)
 
-    def for_queue(self, queue: Queue, before: str | None = None) -> Verdict:
+    def for_queue(self, queue: Queue, before: str | None = None) -> PolicyVerdict:
         return self._weigh(queue.name, _FOR_QUEUES[queue.type], queue.policy, before=before)
 
-    def _weigh(self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None) -> Verdict:
+    def _weigh(
+        self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None
+    ) -> PolicyVerdict:
         undecided: Policy | None = None
         own: Policy | None = None
         for policy, pattern in self._ranked:
@@ -84,7 +86,7 @@ class PolicyBook:
             if found is None:
                 undecided = undecided or policy
         winner = _higher(own, brokers)
-        return Verdict(winner, undecided is not None and _higher(undecided, winner) is undecided)
+        return PolicyVerdict(winner, undecided is not None and _higher(undecided, winner) is undecided)
 
 
 def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:
@@ -94,13 +96,13 @@ def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:
 
 
 def can_federate_exchange(exchange: Exchange) -> bool:
-    """Not the agents' own, such as those of their leases: agents of several clusters would hear of each other."""
+    """False for the agents' own, such as those of their leases: agents of several clusters would hear of each other."""
     is_own = exchange.name.startswith(AGENT_PREFIX) or _has_purpose(exchange)
     return bool(exchange.name) and not exchange.internal and not is_own
 
 
 def can_federate_queue(queue: Queue) -> bool:
-    """Streams can't: nothing is ever taken from one."""
+    """False for streams, from which nothing is ever taken, and for exclusive queues and the agents' own."""
     is_own = queue.name.startswith(AGENT_PREFIX) or _has_purpose(queue)
     return queue.type is not None and not queue.exclusive and not is_own
 
@@ -109,11 +111,11 @@ def _has_purpose(thing: Exchange | Queue) -> bool:
     return any(key == INTERNAL_PURPOSE for key, _ in thing.arguments)
 
 
-def set_by_argument(exchange: Exchange, place: Place) -> Chosen | None:
+def set_by_argument(exchange: Exchange, place: Place) -> ChosenDefinition | None:
     """The set that a client named when it declared the exchange, as with the 2.x plugin."""
     for key, value in exchange.arguments:
         if key in SET_ARGUMENTS and value.tag == "S":
-            return Chosen(Federation(Choice.SET, value.value), f"argument {key}", place)
+            return ChosenDefinition(Federation(Choice.SET, value.value), f"argument {key}", place)
     return None
 
 
@@ -122,7 +124,7 @@ def without_set(arguments: Table) -> Table:
     return tuple((key, value) for key, value in arguments if key not in SET_ARGUMENTS)
 
 
-def chosen_by_policy(policy: Policy | None) -> Chosen | None:
+def chosen_by_policy(policy: Policy | None) -> ChosenDefinition | None:
     if policy is None or policy.federation is None:
         return None
-    return Chosen(policy.federation, policy.name, policy.place)
+    return ChosenDefinition(policy.federation, policy.name, policy.place)

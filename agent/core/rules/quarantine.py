@@ -1,4 +1,4 @@
-"""What a quarantine is called, and what its messages carry: see docs/quarantine.md."""
+"""The names of a quarantine and of the headers of its messages: see docs/quarantine.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXCHANGE: Final = "x-quarantine-exchange"
 ROUTING_KEY: Final = "x-quarantine-routing-key"
 SOURCE_EXCHANGE: Final = "x-quarantine-source-exchange"
 SOURCE_ROUTING_KEY: Final = "x-quarantine-source-routing-key"
-"""Where it was published at first, if that is not where it was going."""
+"""Where the message was published first, if that is not where it was going."""
 
 UNREADABLE_PROPERTIES: Final = "x-quarantine-properties"
 """All of a message's properties as they came, where nobody can read them."""

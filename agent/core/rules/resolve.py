@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
-from agent.core.model import (
-    Choice,
-    Definitions,
-    Exchange,
-    ExchangeLink,
-    Federation,
-    FederationLink,
-    Link,
-    LinkKind,
-    LinkSettings,
-    Queue,
-    QueueLink,
-    SetMember,
-    ShovelLink,
-    Upstream,
-    VhostDefinitions,
-    VhostState,
-)
+from agent.core import model
 from agent.core.rules import names, policies
-from agent.core.rules.bindings import TAKES_EVERYTHING
-from agent.core.rules.overrides import link_settings
-from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
-from agent.core.rules.policies import Chosen, PolicyBook, Verdict
-from agent.core.rules.steps import finish
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS
+from agent.core.rules.patterns import TimeBudget, TimedPattern, VhostTimeBudget
+from agent.core.rules.policies import ChosenDefinition, OwnPolicies, PolicyVerdict
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.errors import Place, Problem, Severity
 
@@ -43,41 +25,42 @@ MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`unjudged` are the patterns that took too long: the links that exist because of them were left as they were."""
+    """`unjudged` are the patterns that took too long: the links that exist because of them stay as they were."""
 
-    links: tuple[Link, ...]
+    links: tuple[model.Link, ...]
     problems: tuple[Problem, ...]
     unjudged: tuple[Problem, ...] = ()
 
 
-def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
+def resolve(definitions: model.Definitions, states: Mapping[str, model.VhostState]) -> Resolution:
     """Every link that should exist, and why some can't."""
     return finish(resolving(definitions, states))
 
 
 def resolving(
-    definitions: Definitions,
-    states: Mapping[str, VhostState],
+    definitions: model.Definitions,
+    states: Mapping[str, model.VhostState],
     *,
-    standing: Iterable[Link] = (),
+    previous: Iterable[model.Link] = (),
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Generator[None, None, Resolution]:
-    """`resolve` in short steps. `standing` are the links of the last resolution: where a pattern takes too long to be
-    judged, the former result still holds. `clock` answers seconds, at best of CPU time."""
-    links: list[Link] = []
+    """`resolve` in short steps, so that the caller can do other work in between. `previous` are the links of the last
+    resolution: where a pattern takes too long, its former result still holds. `clock` returns seconds, preferably of
+    CPU time."""
+    links: list[model.Link] = []
     problems: list[Problem] = []
     unjudged: list[Problem] = []
     ids = names.LinkIds()
-    patience = Patience(clock)
-    before = _by_vhost(standing)
+    budget = TimeBudget(clock)
+    before = _by_vhost(previous)
     for vhost in sorted({*definitions.vhosts, *states}):
         resolver = _VhostResolver(
             vhost,
             definitions.of(vhost),
-            states.get(vhost, VhostState()),
+            states.get(vhost, model.VhostState()),
             ids=ids,
-            patience=patience.of_vhost(),
-            standing=before.get(vhost, {}),
+            budget=budget.of_vhost(),
+            previous=before.get(vhost, {}),
             everywhere=definitions.vhosts,
         )
         for link in resolver.links():
@@ -89,56 +72,69 @@ def resolving(
     return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
 
 
-_Standing = Mapping[tuple[LinkKind, str], list[FederationLink]]
-"""The links of one vhost by kind and name, without shovels, which nothing has to be matched with."""
+_PreviousLinks = Mapping[tuple[model.LinkKind, str], list[model.FederationLink]]
+"""The links of one vhost by kind and name, without shovels, for which no pattern is matched."""
 
 
-def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
-    found: dict[str, dict[tuple[LinkKind, str], list[FederationLink]]] = defaultdict(lambda: defaultdict(list))
+def _by_vhost(links: Iterable[model.Link]) -> Mapping[str, _PreviousLinks]:
+    found: dict[str, dict[tuple[model.LinkKind, str], list[model.FederationLink]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for link in links:
-        if not isinstance(link, ShovelLink):
+        if not isinstance(link, model.ShovelLink):
             found[link.vhost][link.kind, link.name].append(link)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link exists already."""
+class _LinkSource:
+    """An upstream as one member of a set uses it; an `unjudged` one counts where its link exists already."""
 
-    upstream: Upstream
-    settings: LinkSettings
+    upstream: model.Upstream
+    settings: model.LinkSettings
     unjudged: bool = False
+
+
+def link_settings(upstream: model.LinkOverrides, member: model.LinkOverrides) -> model.LinkSettings:
+    """The settings of a link: a key of the set's member wins over the upstream's, and both over the default."""
+    written = {
+        key.name: value
+        for overrides in (upstream, member)
+        for key in fields(model.LinkOverrides)
+        if (value := getattr(overrides, key.name)) is not key.default
+    }
+    return model.LinkSettings(**written)
 
 
 class _VhostResolver:
     def __init__(
         self,
         vhost: str,
-        definitions: VhostDefinitions,
-        state: VhostState,
+        definitions: model.VhostDefinitions,
+        state: model.VhostState,
         *,
         ids: names.LinkIds,
-        patience: VhostPatience,
-        standing: _Standing,
-        everywhere: Mapping[str, VhostDefinitions],
+        budget: VhostTimeBudget,
+        previous: _PreviousLinks,
+        everywhere: Mapping[str, model.VhostDefinitions],
     ) -> None:
         self.problems: list[Problem] = []
         self._vhost = vhost
         self._ids = ids
         self._definitions = definitions
         self._state = state
-        self._patience = patience
-        self._standing = standing
+        self._budget = budget
+        self._previous = previous
         self._everywhere = everywhere
-        self._book = PolicyBook(patience)
-        self._sources: dict[Chosen, tuple[_Source, ...]] = {}
-        self._members_known: dict[str, tuple[SetMember, ...]] = {}  # by the set's name
-        self._upstream_patterns: list[tuple[Chosen, TimedPattern]] = []
+        self._own_policies = OwnPolicies(budget)
+        self._sources: dict[ChosenDefinition, tuple[_LinkSource, ...]] = {}
+        self._members_known: dict[str, tuple[model.SetMember, ...]] = {}  # by the set's name
+        self._upstream_patterns: list[tuple[ChosenDefinition, TimedPattern]] = []
         self._hints_left = MOST_HINTS
 
-    def links(self) -> Iterator[Link | None]:
-        """Nothing now and then, so that whoever asks can do something else."""
-        for _ in self._book.read(self._definitions.policies.values()):
+    def links(self) -> Iterator[model.Link | None]:
+        """All links, and None now and then, so that the caller can do other work."""
+        for _ in self._own_policies.read(self._definitions.policies.values()):
             yield None
         for _, exchange in sorted(self.exchanges.items()):
             yield from self._links_of_exchange(exchange)
@@ -148,23 +144,24 @@ class _VhostResolver:
             yield None
         yield from self._shovel_links()
         for policy in self._definitions.policies.values():
-            self._look_for_names(policies.chosen_by_policy(policy))
+            self._check_names(policies.chosen_by_policy(policy))
             yield None
         for name in self._definitions.upstream_sets:
             self._set_members(name)
             yield None
 
-    def _look_for_names(self, chosen: Chosen | None) -> None:
-        """Whether what a definition names is there is told also where it federates nothing yet."""
+    def _check_names(self, chosen: ChosenDefinition | None) -> None:
+        """Reports names that aren't defined and patterns that match nothing, even if nothing is federated by them
+        yet."""
         if chosen is None:
             return
         found = self._resolve_sources(chosen)
-        if chosen.federation.choice is Choice.PATTERN and not found:
+        if chosen.federation.choice is model.Choice.PATTERN and not found:
             message = f"{_describe(chosen)} in vhost {self._vhost!r} matches no upstream, so it yields no link"
             self._warn(chosen.place, f"{message}: {_some(self._definitions.upstreams)}")
 
     def unjudged(self) -> Iterator[Problem]:
-        for policy, why in self._book.unjudged:
+        for policy, why in self._own_policies.unjudged:
             yield Problem(
                 policy.place,
                 f"policy {policy.name!r} in vhost {self._vhost!r} can't be held against all names, so links that "
@@ -179,40 +176,40 @@ class _VhostResolver:
                     f"{pattern.problem}",
                 )
 
-    def _links_of_exchange(self, exchange: Exchange) -> Iterator[Link]:
-        standing = self._standing.get((LinkKind.EXCHANGE, exchange.name), [])
-        verdict = self._book.for_exchange(exchange, _policy_of(standing))
+    def _links_of_exchange(self, exchange: model.Exchange) -> Iterator[model.Link]:
+        previous = self._previous.get((model.LinkKind.EXCHANGE, exchange.name), [])
+        verdict = self._own_policies.for_exchange(exchange, _policy_of(previous))
         chosen = self._choose_for_exchange(exchange, verdict)
         is_by_policy = chosen is None or chosen.source == _source_of(verdict)
-        if is_by_policy and _is_undecided(verdict, standing):
-            yield from self._left_alone(standing)
+        if is_by_policy and _is_undecided(verdict, previous):
+            yield from self._unchanged(previous)
             return
         if chosen is not None and self._federates(exchange, chosen):
             yield from self._exchange_links(exchange, chosen)
 
-    def _links_of_queue(self, queue: Queue) -> Iterator[Link]:
-        standing = self._standing.get((LinkKind.QUEUE, queue.name), [])
-        verdict = self._book.for_queue(queue, _policy_of(standing))
-        if _is_undecided(verdict, standing):
-            yield from self._left_alone(standing)
+    def _links_of_queue(self, queue: model.Queue) -> Iterator[model.Link]:
+        previous = self._previous.get((model.LinkKind.QUEUE, queue.name), [])
+        verdict = self._own_policies.for_queue(queue, _policy_of(previous))
+        if _is_undecided(verdict, previous):
+            yield from self._unchanged(previous)
             return
         chosen = policies.chosen_by_policy(verdict.policy)
         if chosen is not None and policies.can_federate_queue(queue):
             yield from self._queue_links(queue, chosen)
 
-    def _left_alone(self, standing: Iterable[FederationLink]) -> Iterator[Link]:
-        """Links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
-        for link in standing:
+    def _unchanged(self, previous: Iterable[model.FederationLink]) -> Iterator[model.Link]:
+        """The links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
+        for link in previous:
             upstream = self._definitions.upstreams.get(link.upstream)
             if upstream is not None:
                 link_id = self._ids.of(link.kind, self._vhost, link.name, link.upstream, link.remote_name)
                 yield replace(link, id=link_id, uris=upstream.uris, management=upstream.management)
 
     @cached_property
-    def exchanges(self) -> dict[str, Exchange]:
-        """What exists, and what the agent will declare; an existing exchange keeps its own attributes."""
+    def exchanges(self) -> dict[str, model.Exchange]:
+        """The existing exchanges and those that the agent will declare; an existing one keeps its own attributes."""
         declared = {
-            exchange.name: Exchange(
+            exchange.name: model.Exchange(
                 name=exchange.name,
                 type=exchange.type,
                 durable=exchange.durable,
@@ -224,46 +221,37 @@ class _VhostResolver:
         }
         return declared | dict(self._state.exchanges)
 
-    def _choose_for_exchange(self, exchange: Exchange, verdict: Verdict) -> Chosen | None:
+    def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
-            return Chosen(Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place)
+            return ChosenDefinition(
+                model.Federation(model.Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place
+            )
         by_argument = policies.set_by_argument(exchange, self._place(f"exchange {exchange.name!r}"))
         return by_argument or policies.chosen_by_policy(verdict.policy)
 
-    def _federates(self, exchange: Exchange, chosen: Chosen) -> bool:
+    def _federates(self, exchange: model.Exchange, chosen: ChosenDefinition) -> bool:
         if policies.can_federate_exchange(exchange):
             return True
         if exchange.name and chosen.source not in self._definitions.policies and exchange.policy is None:
             self._warn(chosen.place, f"exchange {exchange.name!r} is internal and can't be federated")
         return False
 
-    def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
+    def _exchange_links(self, exchange: model.Exchange, chosen: ChosenDefinition) -> Iterator[model.Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
         for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
-            if source.unjudged and not self._stands(LinkKind.EXCHANGE, exchange.name, source):
+            if source.unjudged and not self._existed(model.LinkKind.EXCHANGE, exchange.name, source):
                 continue
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            yield ExchangeLink(
-                id=self._ids.of(LinkKind.EXCHANGE, self._vhost, exchange.name, source.upstream.name, remote_name),
-                vhost=self._vhost,
-                name=exchange.name,
-                upstream=source.upstream.name,
-                uris=source.upstream.uris,
-                remote_name=remote_name,
-                settings=source.settings,
-                policy=chosen.source,
-                management=source.upstream.management,
-                exchange=bare,
-                problem=refusal,
-            )
+            found = self._link_keys(model.LinkKind.EXCHANGE, exchange.name, source, remote_name=remote_name)
+            yield model.ExchangeLink(**found, policy=chosen.source, exchange=bare, problem=refusal)
 
-    def _stands(self, kind: LinkKind, name: str, source: _Source) -> bool:
-        return any(link.upstream == source.upstream.name for link in self._standing.get((kind, name), ()))
+    def _existed(self, kind: model.LinkKind, name: str, source: _LinkSource) -> bool:
+        return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
 
-    def _unusable(self, exchange: Exchange) -> str | None:
+    def _unusable(self, exchange: model.Exchange) -> str | None:
         if exchange.unusable is None:
             return None
         return (
@@ -271,35 +259,40 @@ class _VhostResolver:
             "declare it again with other arguments"
         )
 
-    def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
+    def _queue_links(self, queue: model.Queue, chosen: ChosenDefinition) -> Iterator[model.Link]:
         for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
-            if source.unjudged and not self._stands(LinkKind.QUEUE, queue.name, source):
+            if source.unjudged and not self._existed(model.LinkKind.QUEUE, queue.name, source):
                 continue
-            yield QueueLink(
-                id=self._ids.of(LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
-                vhost=self._vhost,
-                name=queue.name,
-                upstream=source.upstream.name,
-                uris=source.upstream.uris,
-                remote_name=remote_name,
-                settings=source.settings,
-                policy=chosen.source,
-                management=source.upstream.management,
-                queue=queue,
-            )
+            found = self._link_keys(model.LinkKind.QUEUE, queue.name, source, remote_name=remote_name)
+            yield model.QueueLink(**found, policy=chosen.source, queue=queue)
 
-    def _shovel_links(self) -> Iterator[Link]:
+    def _link_keys(self, kind: model.LinkKind, name: str, source: _LinkSource, *, remote_name: str) -> dict[str, Any]:
+        upstream = source.upstream
+        return {
+            "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
+            "vhost": self._vhost,
+            "name": name,
+            "upstream": upstream.name,
+            "uris": upstream.uris,
+            "remote_name": remote_name,
+            "settings": source.settings,
+            "management": upstream.management,
+        }
+
+    def _shovel_links(self) -> Iterator[model.Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):
-            yield ShovelLink(
-                id=self._ids.of(LinkKind.SHOVEL, self._vhost, name),
+            yield model.ShovelLink(
+                id=self._ids.of(model.LinkKind.SHOVEL, self._vhost, name),
                 vhost=self._vhost,
                 name=name,
                 uris=shovel.source_uris,
                 shovel=shovel,
             )
 
-    def _distinct(self, chosen: Chosen, remote_name: Callable[[LinkSettings], str]) -> Iterator[tuple[_Source, str]]:
-        """One link for each upstream and name over there, however often a set lists it."""
+    def _distinct(
+        self, chosen: ChosenDefinition, remote_name: Callable[[model.LinkSettings], str]
+    ) -> Iterator[tuple[_LinkSource, str]]:
+        """One source for each upstream and name of the object there, however often a set lists it."""
         found: set[tuple[str, str]] = set()
         for source in self._resolve_sources(chosen):
             key = (source.upstream.name, remote_name(source.settings))
@@ -309,50 +302,50 @@ class _VhostResolver:
             found.add(key)
             yield source, key[1]
 
-    def _resolve_sources(self, chosen: Chosen) -> tuple[_Source, ...]:
+    def _resolve_sources(self, chosen: ChosenDefinition) -> tuple[_LinkSource, ...]:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _Source(upstream, link_settings(upstream.settings, member.settings), unjudged)
+                _LinkSource(upstream, link_settings(upstream.settings, member.settings), unjudged)
                 for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen.place, _describe(chosen))) is not None
             )
         return sources
 
-    def _members(self, chosen: Chosen) -> Iterable[tuple[SetMember, bool]]:
-        """Each with whether that it belongs there couldn't be judged."""
+    def _members(self, chosen: ChosenDefinition) -> Iterable[tuple[model.SetMember, bool]]:
+        """The members of a set, each with True if its pattern took too long to be matched."""
         upstreams = self._definitions.upstreams
         match chosen.federation.choice:
-            case Choice.UPSTREAM:
-                return ((SetMember(chosen.federation.value), False),)
-            case Choice.PATTERN:
+            case model.Choice.UPSTREAM:
+                return ((model.SetMember(chosen.federation.value), False),)
+            case model.Choice.PATTERN:
                 return self._matching_members(chosen)
-            case Choice.SET if chosen.federation.value == ALL:
-                return tuple((SetMember(name), False) for name in sorted(upstreams))
-            case Choice.SET:
+            case model.Choice.SET if chosen.federation.value == ALL:
+                return tuple((model.SetMember(name), False) for name in sorted(upstreams))
+            case model.Choice.SET:
                 return tuple((member, False) for member in self._members_of_set(chosen))
 
-    def _matching_members(self, chosen: Chosen) -> Iterator[tuple[SetMember, bool]]:
-        pattern = TimedPattern(chosen.federation.value, self._patience)
+    def _matching_members(self, chosen: ChosenDefinition) -> Iterator[tuple[model.SetMember, bool]]:
+        pattern = TimedPattern(chosen.federation.value, self._budget)
         self._upstream_patterns.append((chosen, pattern))
         for name in sorted(self._definitions.upstreams):
             found = pattern.matches(name)
             if found is not False:
-                yield SetMember(name), found is None
+                yield model.SetMember(name), found is None
 
-    def _members_of_set(self, chosen: Chosen) -> tuple[SetMember, ...]:
+    def _members_of_set(self, chosen: ChosenDefinition) -> tuple[model.SetMember, ...]:
         name, sets = chosen.federation.value, self._definitions.upstream_sets
         if name not in sets:
             hint = self._hint("upstream set", name, sets)
             self._warn(
-                chosen.place,
-                f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
+                chosen.place, f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}"
             )
             return ()
         return self._set_members(name)
 
-    def _set_members(self, name: str) -> tuple[SetMember, ...]:
-        """Those of a set that is defined; one that isn't is a mistake of the set, whatever uses it."""
+    def _set_members(self, name: str) -> tuple[model.SetMember, ...]:
+        """The members of a defined set whose upstreams exist. One that doesn't is a mistake of the set, whatever uses
+        it."""
         known = self._members_known.get(name)
         if known is None:
             found = self._definitions.upstream_sets[name]
@@ -363,7 +356,7 @@ class _VhostResolver:
             )
         return known
 
-    def _upstream(self, name: str, place: Place, used_by: str) -> Upstream | None:
+    def _upstream(self, name: str, place: Place, used_by: str) -> model.Upstream | None:
         upstream = self._definitions.upstreams.get(name)
         if upstream is None:
             hint = self._hint("upstream", name, self._definitions.upstreams)
@@ -390,38 +383,55 @@ class _VhostResolver:
         return Place(f"downstream {what} in vhost {self._vhost!r}")
 
 
-def _policy_of(standing: Iterable[Link]) -> str | None:
-    """What asked for an object's links; they share it."""
-    return next((link.policy for link in standing), None)
+def _policy_of(previous: Iterable[model.Link]) -> str | None:
+    """The policy that an object's links were derived from; they share it."""
+    return next((link.policy for link in previous), None)
 
 
-def _source_of(verdict: Verdict) -> str | None:
+def _source_of(verdict: PolicyVerdict) -> str | None:
     return None if verdict.policy is None else verdict.policy.name
 
 
-def _is_undecided(verdict: Verdict, standing: Iterable[Link]) -> bool:
-    """Whether what can be judged would end links that a policy which can't be judged may still ask for."""
-    before = _policy_of(standing)
+def _is_undecided(verdict: PolicyVerdict, previous: Iterable[model.Link]) -> bool:
+    """True if the verdict would end links that a policy whose pattern took too long may still ask for."""
+    before = _policy_of(previous)
     return verdict.undecided and before is not None and before != _source_of(verdict)
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first few of them."""
+    """The first few names, in words."""
     known = sorted(names)
     more = len(known) - MOST_NAMED
     shown = ", ".join(map(repr, known[:MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
     return f"there are {shown}" if known else "none is defined there"
 
 
-def _describe(chosen: Chosen) -> str:
-    kind = {Choice.UPSTREAM: "federation-upstream", Choice.SET: "upstream set", Choice.PATTERN: "upstream pattern"}
+def _describe(chosen: ChosenDefinition) -> str:
+    kind = {
+        model.Choice.UPSTREAM: "federation-upstream",
+        model.Choice.SET: "upstream set",
+        model.Choice.PATTERN: "upstream pattern",
+    }
     return f"{kind[chosen.federation.choice]} {chosen.federation.value!r}"
 
 
-def _refusal(exchange: Exchange, settings: LinkSettings) -> str | None:
-    if settings.forward_unrouted and exchange.type not in TAKES_EVERYTHING:
+def _refusal(exchange: model.Exchange, settings: model.LinkSettings) -> str | None:
+    if settings.forward_unrouted and exchange.type not in MATCH_ALL_BINDINGS:
         return (
             f"forward-unrouted can't be had for exchange {exchange.name!r} of type {exchange.type}: no binding asks "
-            f"for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}"
+            f"for everything there; drop the key or use one of {', '.join(MATCH_ALL_BINDINGS)}"
         )
     return None
+
+
+T = TypeVar("T")
+
+
+def finish(steps: Generator[None, None, T]) -> T:
+    """Runs all steps at once and returns their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result

@@ -1,1 +1,1 @@
-"""Where messages go in a federation of several clusters, decided from definitions alone."""
+"""The ways of messages in a federation of several clusters, decided from definitions alone."""

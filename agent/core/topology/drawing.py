@@ -8,7 +8,7 @@ from html import escape
 from math import cos, hypot, pi, sin
 from typing import Final
 
-from agent.core.topology.graph import Carrier, End, Graph, Node
+from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Node
 
 _NODE: Final = 28.0
 _SPACE: Final = 120.0  # along the circle, for each node
@@ -34,12 +34,12 @@ class _Arrow:
 
 
 def label(node: Node) -> str:
-    """As short as it can be: the default vhost isn't named."""
+    """The label of an exchange; the default vhost isn't named."""
     return _in_vhost(node.cluster, node.vhost, node.exchange)
 
 
-def end_label(end: End) -> str:
-    """Of an exchange the same as where it is federated, so that both are drawn as one."""
+def end_label(end: CarrierEnd) -> str:
+    """The label of an end. An exchange has the same as in `label`, so that both are drawn as one."""
     return _in_vhost(end.cluster, end.vhost, end.name if end.kind == "exchange" else f"queue {end.name}")
 
 
@@ -52,7 +52,7 @@ def _in_vhost(cluster: str, vhost: str, name: str) -> str:
 
 
 def _places(graph: Graph, carriers: Iterable[Carrier]) -> dict[str, str]:
-    """The shape of each: exchanges are round, queues have corners."""
+    """The shape of each label: exchanges are round, queues have corners."""
     ends = sorted({end for carrier in carriers for end in (carrier.source, carrier.destination)})
     queues = {end_label(end): "rect" if end.kind == "queue" else "circle" for end in ends}
     return {label(node): "circle" for node in graph.nodes} | queues
@@ -85,7 +85,7 @@ def _quoted(text: str) -> str:
 
 
 def as_svg(graph: Graph, carriers: Sequence[Carrier] = ()) -> str:
-    """On a circle; two links in opposite directions are bent apart. Queue links are dashed, shovels dotted."""
+    """The graph on a circle; links in opposite directions are bent apart. Queue links are dashed, shovels dotted."""
     places = _places(graph, carriers)
     radius = max(_SPACE, _SPACE * len(places) / (2 * pi))
     middle = radius + _MARGIN
@@ -112,7 +112,7 @@ def as_svg(graph: Graph, carriers: Sequence[Carrier] = ()) -> str:
 
 
 def _text(text: str) -> str:
-    """Names may hold control characters, which no XML may."""
+    """The text escaped for XML, which no control character may be in."""
     return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
 
 
@@ -123,7 +123,7 @@ def _shape(shape: str, x: float, y: float) -> str:
 
 
 def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """From edge to edge of two shapes, by a way that bends to its left."""
+    """A path from edge to edge of two shapes that bends to its left."""
     (x, y), (u, v) = start, end
     length = hypot(u - x, v - y) or 1.0
     right, down = (u - x) / length, (v - y) / length

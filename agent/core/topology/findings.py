@@ -1,4 +1,4 @@
-"""What is wrong with a federation: messages that arrive twice or never, and the max-hops that would be right."""
+"""Faults of a federation: messages that arrive twice or never, and the max-hops or the links that would be right."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from agent.core.topology.flow import TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
-from agent.core.topology.graph import Graph, Hop, Node
-from agent.core.topology.reduction import direct, reductions
+from agent.core.topology.graph import Graph, Hop, Node, TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
 
 LARGEST_REMEDIED: Final = 24  # links of a part for which it is tried which of them has to differ
+_MOST_LINKS: Final = 200  # of a part that is reduced
+_MOST_STEPS: Final = 20_000  # in search of a ring
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Of what is published to the one exchange once, how many copies get to the other."""
+    """How many copies of a message that is published to one exchange once arrive in another."""
 
     publisher: Node
     subscriber: Node
@@ -26,7 +26,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """With `max_hops` for all links but this one every message arrives once."""
+    """Every message arrives once if this link has max-hops `of_it`, and all others have `max_hops`."""
 
     hop: Hop
     of_it: int
@@ -86,7 +86,9 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Findings:
+class TopologyFindings:
+    """The faults of a federation, by part."""
+
     parts: tuple[Part, ...]
 
     @cached_property
@@ -98,14 +100,14 @@ class Findings:
         return all(part.is_right for part in self.parts)
 
 
-def examine(graph: Graph) -> Findings:
-    return Findings(tuple(_part(part) for part in graph.parts))
+def examine(graph: Graph) -> TopologyFindings:
+    return TopologyFindings(tuple(_part(part) for part in graph.parts))
 
 
 def repeated(graph: Graph) -> Iterator[Arrival]:
-    """What arrives more than once where users have bindings everywhere, so that each link has one upstream.
+    """The messages that arrive more than once where users have bindings everywhere, so that each link has one upstream.
 
-    It takes a fraction of the time of `examine`. Raises TooManyCopiesError.
+    Takes a fraction of the time of `examine`. Raises TooManyCopiesError.
     """
     everywhere = frozenset(hop for hop in graph.hops if hop.max_hops > 0)
     for publisher in graph.nodes:
@@ -129,8 +131,8 @@ def _part(graph: Graph) -> Part:
 
 
 def _arrivals(graph: Graph) -> Iterator[Arrival]:
-    """Each pair on its own for `never`, as if nobody else subscribed; all together for copies: a copy that somebody
-    else's binding asks for arrives as well."""
+    """The copies for each pair: none as if nobody else subscribed, otherwise with all subscribed, since a copy that
+    somebody else's binding asks for arrives as well."""
     everywhere = bound(graph, graph.nodes)
     alone = {subscriber: bound(graph, [subscriber]) for subscriber in graph.nodes}
     for publisher in graph.nodes:
@@ -145,7 +147,7 @@ def _fitting(graph: Graph, longest: int) -> Iterator[int]:
 
 
 def _remedies(graph: Graph, longest: int) -> Iterator[Remedy]:
-    """What one link must differ in where no value is right for all: those with the lowest max-hops."""
+    """The remedies with the lowest max-hops, where no value is right for all links."""
     if len(graph.hops) > LARGEST_REMEDIED:
         return
     for max_hops in range(1, longest + 1):
@@ -179,7 +181,7 @@ def _missing(graph: Graph) -> tuple[Hop, ...]:
 
 
 def _ring(graph: Graph) -> tuple[Node, ...]:
-    """The exchanges of a ring in one direction, the way that messages go; empty where the graph is none."""
+    """The exchanges of a graph that is a ring in one direction, in the order of messages; empty if it is none."""
     nodes = graph.nodes
     if len(nodes) <= 2 or any(not len(graph.leaving(node)) == len(graph.entering(node)) == 1 for node in nodes):
         return ()
@@ -209,7 +211,7 @@ def _fragile(graph: Graph) -> Iterator[Hop]:
 
 
 def ranges(values: Iterable[int], *, unlimited_from: int | None = None) -> str:
-    """`2`, or `2 to 4`, with `or` between: as people read it. A run up to `unlimited_from` is `2 or more`."""
+    """Whole numbers for people: `2 or 4 to 6`. A run up to `unlimited_from` is `2 or more`."""
     runs = [
         [value for _, value in run]
         for _, run in groupby(enumerate(values), key=lambda numbered: numbered[1] - numbered[0])
@@ -221,3 +223,53 @@ def _range(first: int, last: int, unlimited_from: int | None) -> str:
     if last == unlimited_from:
         return f"{first} or more"
     return str(first) if first == last else f"{first} to {last}"
+
+
+def reductions(graph: Graph) -> Iterator[Graph]:
+    """Graphs with fewer links by which messages still get everywhere: a ring in one direction through all exchanges,
+    then the links that are left without those that aren't needed. Messages may arrive more than once in them."""
+    if len(graph.hops) > _MOST_LINKS:
+        return
+    ring = _ring_through_all(graph)
+    if ring is not None and len(ring) < len(graph.hops):
+        yield Graph(ring)
+    needed = _needed(graph)
+    if len(needed.hops) < len(graph.hops):
+        yield needed
+
+
+def direct(graph: Graph) -> Graph | None:
+    """The graph with a link from each exchange to all that its messages can reach; None if there are too many."""
+    pairs = [(start, end) for start in graph.nodes for end in sorted(graph.reachable(start) - {start})]
+    return Graph(tuple(Hop(start, end) for start, end in pairs)) if 0 < len(pairs) <= _MOST_LINKS else None
+
+
+def _ring_through_all(graph: Graph) -> tuple[Hop, ...] | None:
+    start, count = graph.nodes[0], len(graph.nodes)
+    ahead: list[tuple[Hop, ...]] = [(hop,) for hop in reversed(graph.leaving(start))]
+    for _ in range(_MOST_STEPS):
+        if not ahead:
+            return None
+        way = ahead.pop()
+        at = way[-1].downstream
+        if at == start:
+            if len(way) == count:
+                return way
+            continue
+        passed = {hop.upstream for hop in way}
+        if at not in passed:
+            ahead += [(*way, hop) for hop in reversed(graph.leaving(at))]
+    return None
+
+
+def _needed(graph: Graph) -> Graph:
+    everywhere = _reached(graph)
+    for hop in graph.hops:
+        without = Graph(tuple(each for each in graph.hops if each != hop))
+        if _reached(without) == everywhere:
+            graph = without
+    return graph
+
+
+def _reached(graph: Graph) -> dict[Node, frozenset[Node]]:
+    return {node: graph.reachable(node) - {node} for node in graph.nodes}

@@ -1,10 +1,16 @@
-"""What the links of several agents make together: exchanges, and the links that messages pass between them."""
+"""The graph of several agents' links: exchanges, the links that messages pass between them, and how often a message
+arrives where, by the rules of `core.rules.hops`."""
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from agent.core.rules.hops import Site
+
+MOST_STEPS: Final = 20_000  # of one message, or of the bindings of one exchange; copies multiply
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,8 +36,8 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class End:
-    """Where a queue link or a shovel takes messages from, or brings them to."""
+class CarrierEnd:
+    """The queue or exchange that a queue link or a shovel takes messages from, or brings them to."""
 
     cluster: str
     vhost: str
@@ -41,12 +47,12 @@ class End:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Carrier:
-    """A queue link or a shovel: it moves messages and copies none, so no hop rule holds for it."""
+    """A queue link or a shovel: it moves messages and copies none, so max-hops doesn't apply to it."""
 
     kind: str  # queue | shovel
     name: str
-    source: End
-    destination: End
+    source: CarrierEnd
+    destination: CarrierEnd
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Graph:
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Those that no link connects with each other."""
+        """The parts of the graph that no link connects with each other."""
         left, parts = list(self.nodes), []
         while left:
             inside, ahead = {left[0]}, [left[0]]
@@ -96,7 +102,7 @@ class Graph:
         return tuple(parts)
 
     def reachable(self, start: Node) -> frozenset[Node]:
-        """Where messages could get to if nothing limited how far they go."""
+        """The exchanges that messages could reach if nothing limited their hops."""
         found, ahead = set[Node](), [start]
         while ahead:
             for hop in self.leaving(ahead.pop()):
@@ -104,3 +110,64 @@ class Graph:
                     found.add(hop.downstream)
                     ahead.append(hop.downstream)
         return frozenset(found)
+
+
+class TooManyCopiesError(Exception):
+    """A message would be copied so often that counting has no use."""
+
+
+def bound(graph: Graph, subscribers: Iterable[Node]) -> frozenset[Hop]:
+    """The links that have a binding upstream if users have bound something to these exchanges. Raises
+    TooManyCopiesError, as all below do."""
+    found: set[Hop] = set()
+    for subscriber in subscribers:
+        found |= _bound_for(graph, subscriber)
+    return frozenset(found)
+
+
+def _bound_for(graph: Graph, subscriber: Node) -> set[Hop]:
+    """A binding carries the sites that it came through and how many hops it has left; the best one counts."""
+    found: set[Hop] = set()
+    ahead: list[tuple[Node, frozenset[Site], int | None]] = [(subscriber, frozenset(), None)]
+    for _ in range(MOST_STEPS):
+        if not ahead:
+            return found
+        node, passed, left = ahead.pop()
+        for hop in graph.entering(node):
+            hops = hop.max_hops if left is None else min(left - 1, hop.max_hops)
+            if hops > 0 and hop.upstream.site not in passed:
+                found.add(hop)
+                ahead.append((hop.upstream, passed | {hop.downstream.site}, hops))
+    raise TooManyCopiesError
+
+
+def copies(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, int]:
+    """How often a message that is published once arrives in other exchanges, by links that are bound."""
+    return Counter(way[-1].downstream for way in _ways(graph, publisher, through))
+
+
+def reaches(graph: Graph, publisher: Node, subscriber: Node, *, through: frozenset[Hop]) -> bool:
+    """True if a copy arrives at all."""
+    return any(way[-1].downstream == subscriber for way in _ways(graph, publisher, through))
+
+
+def hops_in_all_ways(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, frozenset[Hop]]:
+    """For each exchange that gets copies, the links that every one of them passes."""
+    found: dict[Node, frozenset[Hop]] = {}
+    for way in _ways(graph, publisher, through):
+        found[way[-1].downstream] = found.get(way[-1].downstream, frozenset(way)).intersection(way)
+    return {node: hops for node, hops in found.items() if node != publisher}
+
+
+def _ways(graph: Graph, publisher: Node, through: frozenset[Hop]) -> Iterator[tuple[Hop, ...]]:
+    """The links that each copy of a message passes, for all copies in all exchanges; shorter ways first."""
+    ahead: deque[tuple[Node, tuple[Site, ...], tuple[Hop, ...]]] = deque([(publisher, (), ())])
+    for _ in range(MOST_STEPS):
+        if not ahead:
+            return
+        node, received_from, way = ahead.popleft()
+        for hop in graph.leaving(node):
+            if hop in through and len(received_from) < hop.max_hops and hop.downstream.site not in received_from:
+                yield (*way, hop)
+                ahead.append((hop.downstream, (*received_from, node.site), (*way, hop)))
+    raise TooManyCopiesError

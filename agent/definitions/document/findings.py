@@ -15,7 +15,7 @@ Locate: TypeAlias = Callable[[Path, bool], Place]
 """Returns the location of a path's value, or of its key; of the longest part that exists."""
 
 MOST_PROBLEMS = 100
-LONGEST_SLIP = 64
+LONGEST_TYPO = 64
 _PLAIN_NAME = re.compile(r"[\w.#*/ +-]{1,64}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 
@@ -31,12 +31,13 @@ def quoted(name: str) -> str:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """A suggestion, except for words that are too long to be a typo, and slow to compare."""
-    return did_you_mean(word, known) if len(word) <= LONGEST_SLIP else ""
+    return did_you_mean(word, known) if len(word) <= LONGEST_TYPO else ""
 
 
 @dataclass(slots=True)
-class Findings:
-    """The problems found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
+class DocumentFindings:
+    """The problems of a document found so far. `raw` holds interpolated texts as written; `unresolved` are those
+    without a value on this machine."""
 
     locate: Locate
     raw: Mapping[Path, str] = field(default_factory=dict)
@@ -46,20 +47,28 @@ class Findings:
     _counted: int = 0
     _errors: int = 0
 
-    def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
+    def add(
+        self,
+        message: str,
+        path: Path,
+        *,
+        key: bool = False,
+        severity: Severity = Severity.ERROR,
+        may_be_elsewhere: bool = False,
+    ) -> None:
         """Raises ConfigurationError if there are too many to continue; further warnings are dropped."""
         if not key and self.is_unresolved(path):
             return  # it was checked with a placeholder, and a warning already says so; a key has no placeholder
         if severity is not Severity.ERROR and self.full:
             return
         place = self.locate(path, key)
-        self.problems.append(problem_at(place, message, severity))
+        self.problems.append(replace(problem_at(place, message, severity), may_be_elsewhere=may_be_elsewhere))
         if self.errors >= MOST_PROBLEMS:
             more = problem_at(place, f"{MOST_PROBLEMS} problems so far; fix these and check again")
             raise ConfigurationError([*in_order(self.problems), more])
 
     def is_unresolved(self, path: Path) -> bool:
-        """Whether the value there, or one that contains it, is unknown on this machine."""
+        """True if the value there, or one that contains it, is unknown on this machine."""
         return any(path[:length] in self.unresolved for length in range(len(path) + 1))
 
     @property
@@ -76,9 +85,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One path in a document. `native` marks definitions that RabbitMQ has accepted by its own, less strict rules."""
+    """A path in a document, and where its problems are reported. `native` marks definitions that RabbitMQ has accepted
+    by its own, less strict rules."""
 
-    findings: Findings
+    findings: DocumentFindings
     path: Path = ()
     native: bool = False
 
@@ -95,8 +105,12 @@ class Spot:
     def warn(self, message: str, *parts: str | int, key: bool = False) -> None:
         self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
 
+    def warn_undefined(self, message: str) -> None:
+        """Warns of a name that isn't defined here and that another source may define."""
+        self.findings.add(message, self.path, severity=Severity.WARNING, may_be_elsewhere=True)
+
     def not_run(self, message: str, *parts: str | int, key: bool = False) -> None:
-        """What is defined here is valid, and the agent does nothing with it."""
+        """Reports a definition that is valid, and that the agent does nothing with."""
         self.findings.add(message, self.path + parts, key=key, severity=Severity.NOT_RUN)
 
     def is_unresolved(self, *parts: str | int) -> bool:
@@ -117,6 +131,10 @@ def problem_at(place: Place, message: str, severity: Severity = Severity.ERROR) 
 
 def file_problem(source: str, message: str, line: int = 1, column: int = 1) -> Problem:
     return problem_at(Place(source, line, column), message)
+
+
+def file_error(source: str, message: str, line: int = 1, column: int = 1) -> ConfigurationError:
+    return ConfigurationError([file_problem(source, message, line, column)])
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:

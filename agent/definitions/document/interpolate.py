@@ -12,12 +12,12 @@ from agent.read_file import UnreadableError, read_file
 
 MAX_VALUE_BYTES = 64 * 1024
 MAX_LENGTH = 4 * 1024 * 1024
-STAND_IN = "1"  # may be a name, a password, a host and a port
-_URI_STAND_IN = "amqp://unresolved"
-_STAND_INS = {
-    "uri": _URI_STAND_IN,
-    "src-uri": _URI_STAND_IN,
-    "dest-uri": _URI_STAND_IN,
+PLACEHOLDER = "1"  # may be a name, a password, a host and a port
+_URI_PLACEHOLDER = "amqp://unresolved"
+_PLACEHOLDERS = {
+    "uri": _URI_PLACEHOLDER,
+    "src-uri": _URI_PLACEHOLDER,
+    "dest-uri": _URI_PLACEHOLDER,
     "management": "http://unresolved",
     "peers": "http://unresolved",
     "listen": "127.0.0.1:9419",
@@ -53,12 +53,12 @@ class Interpolator:
         values = {mark: self._value(reference, path) for mark, reference in found.items()}
         if None in values.values():
             self.unresolved.add(path)
-        stand_in = _STAND_INS.get(_last_key(path), STAND_IN) if text in found else STAND_IN
-        whole = _MARK.sub(lambda mark: stand_in if (value := values[mark[0]]) is None else value, text)
+        placeholder = _PLACEHOLDERS.get(_last_key(path), PLACEHOLDER) if text in found else PLACEHOLDER
+        whole = _MARK.sub(lambda mark: placeholder if (value := values[mark[0]]) is None else value, text)
         self._length += len(whole)
         if self._length > MAX_LENGTH:
             self.refuse(path, f"the values of ${{…}} are longer than {MAX_LENGTH} characters in total")
-            return STAND_IN
+            return PLACEHOLDER
         return whole
 
     def _value(self, found: re.Match[str], path: Path) -> str | None:

@@ -8,8 +8,8 @@ import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from agent.definitions.document.findings import Path, file_problem
-from agent.definitions.document.yaml_text import position
+from agent.definitions.document.findings import Path, file_error
+from agent.definitions.document.yaml import position
 from agent.errors import ConfigurationError, Place
 
 MAX_CONTAINERS = 250_000  # together with MAX_ITEMS bounds the memory of the data
@@ -58,7 +58,7 @@ class JsonText:
         return Place(self._source, line, offset - self._line_starts[line - 1] + 1)
 
     def _failure(self, message: str, offset: int) -> ConfigurationError:
-        return ConfigurationError([file_problem(self._source, message, *position(self._text, offset))])
+        return file_error(self._source, message, *position(self._text, offset))
 
     def _children_of(self, start: int) -> dict[str | int, tuple[int, int]]:
         """Offsets of the keys and values directly below; siblings are skipped by the decoder itself."""

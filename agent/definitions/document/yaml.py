@@ -1,21 +1,22 @@
 """YAML → a tree with the line and column of every key and value, within fixed limits.
 
 Composed from the parser's events: no objects are constructed, so nothing in a document can run, and limits apply while
-the text is read. Aliases share their node and are counted as if copied.
+the text is read. Aliases share their node and are counted as if copied. Plain scalars are those of the core schema of
+YAML 1.2: `yes`, `on`, `1:30` and dates are text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import yaml as pyyaml
 
-from agent.definitions.document.findings import Path, file_problem, quoted
-from agent.definitions.document.yaml_scalars import Scalar, resolve
-from agent.definitions.document.yaml_text import decode, scanner_error
+from agent.definitions.document.findings import Path, file_error, file_problem, quoted
 from agent.errors import ConfigurationError, Problem
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 50_000  # together with MAX_BYTES keeps the worst file below a second
@@ -26,19 +27,19 @@ _LOADER: Any = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 
 
 @dataclass(slots=True)
-class Entry:
-    """One key of a mapping, its location, and its value."""
+class YamlEntry:
+    """A key of a mapping, its location, and its value."""
 
     line: int
     column: int
-    node: Node
+    node: YamlNode
 
 
-Content: TypeAlias = "Scalar | list[Node] | dict[str, Entry]"
+Content: TypeAlias = "Scalar | list[YamlNode] | dict[str, YamlEntry]"
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     line: int
     column: int
     content: Content
@@ -49,7 +50,7 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Tree:
     source: str
-    root: Node | None
+    root: YamlNode | None
     problems: tuple[Problem, ...] = ()
 
     def plain(self, resolve: Callable[[str, Path], str] = lambda text, _: text) -> Any:
@@ -75,6 +76,15 @@ class Tree:
         return at_key if key else found
 
 
+def compose_file(path: str, *, is_followed: bool = False) -> Tree:
+    """The tree of a file; raises ConfigurationError, also if it can't be read."""
+    try:
+        data = read_file(path, MAX_BYTES, is_followed=is_followed)
+    except UnreadableError as error:
+        raise file_error(path, str(error)) from error
+    return compose(data, path)
+
+
 def compose(data: bytes, source: str) -> Tree:
     """Raises ConfigurationError if reading can't continue; other errors are kept in the tree."""
     text = decode(data, source)
@@ -93,20 +103,20 @@ def compose(data: bytes, source: str) -> Tree:
 class _Open:
     """A list or mapping that hasn't ended yet."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     key: tuple[str, int, int] | None = None
     awaits_value: bool = False
-    merges: list[Node] | None = None
+    merges: list[YamlNode] | None = None
 
 
 class _Composer:
     def __init__(self, source: str) -> None:
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
         self.problems: list[Problem] = []
         self._source = source
         self._open: list[_Open] = []
-        self._anchors: dict[str, Node | None] = {}
+        self._anchors: dict[str, YamlNode | None] = {}
         self._nodes = 0
         self._documents = 0
 
@@ -133,17 +143,17 @@ class _Composer:
             self._count(event, 1)
             self._key(frame, event, plain=plain)
             return
-        node = Node(*_place(event), resolve(event.value) if plain else event.value)
+        node = YamlNode(*_place(event), resolve_scalar(event.value) if plain else event.value)
         self._count(event, 1)
         self._finish(node, event.anchor)
 
     def _key(self, frame: _Open, event: Any, *, plain: bool) -> None:
         line, column = _place(event)
         text: str = event.value
-        if plain and not isinstance(resolve(text), str):
+        if plain and not isinstance(resolve_scalar(text), str):
             self._problem("a key must be text; put it in quotes", event)
         if event.anchor:
-            self._anchors[event.anchor] = Node(line, column, text)
+            self._anchors[event.anchor] = YamlNode(line, column, text)
         frame.awaits_value = True
         frame.key = (text, line, column)
         if plain and text == "<<":
@@ -160,7 +170,7 @@ class _Composer:
         content: Content = {} if isinstance(event, pyyaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors[event.anchor] = None
-        self._open.append(_Open(Node(*_place(event), content), event.anchor))
+        self._open.append(_Open(YamlNode(*_place(event), content), event.anchor))
 
     def _end(self) -> None:
         frame = self._open.pop()
@@ -188,7 +198,7 @@ class _Composer:
             raise self._fatal(f"nested deeper than {MAX_DEPTH} levels by its aliases", event)
         self._finish(node, None)
 
-    def _finish(self, node: Node, anchor: str | None) -> None:
+    def _finish(self, node: YamlNode, anchor: str | None) -> None:
         """Adds a complete node to the open one."""
         if anchor:
             self._anchors[anchor] = node
@@ -204,7 +214,7 @@ class _Composer:
         elif isinstance(parent.content, dict):
             self._value(frame, parent.content, node)
 
-    def _value(self, frame: _Open, entries: dict[str, Entry], node: Node) -> None:
+    def _value(self, frame: _Open, entries: dict[str, YamlEntry], node: YamlNode) -> None:
         frame.awaits_value = False
         if frame.key is None:
             frame.merges = [*(frame.merges or ()), node]
@@ -214,9 +224,9 @@ class _Composer:
             first = entries[text]
             self._add(f"the key {quoted(text)} is already written in line {first.line}", line, column)
             return
-        entries[text] = Entry(line, column, node)
+        entries[text] = YamlEntry(line, column, node)
 
-    def _merge(self, into: Node, merged: Node) -> None:
+    def _merge(self, into: YamlNode, merged: YamlNode) -> None:
         parts = merged.content if isinstance(merged.content, list) else [merged]
         for part in parts:
             if not isinstance(part.content, dict):
@@ -247,7 +257,7 @@ class _Composer:
         return ConfigurationError([*self.problems, file_problem(self._source, message, *_place(event))])
 
 
-def _plain(node: Node, path: Path, resolve: Callable[[str, Path], str]) -> Any:
+def _plain(node: YamlNode, path: Path, resolve: Callable[[str, Path], str]) -> Any:
     match node.content:
         case str():
             return resolve(node.content, path)
@@ -261,3 +271,144 @@ def _plain(node: Node, path: Path, resolve: Callable[[str, Path], str]) -> Any:
 
 def _place(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+LONGEST_NUMBER = 64
+
+
+class LongNumber(str):
+    """Digits that are text, because they are too many for a number; messages distinguish them."""
+
+    __slots__ = ()
+
+
+_CONSTANTS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_NUMBER = re.compile(
+    r"(?P<int>[-+]?[0-9]+)|0o(?P<oct>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
+    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
+)
+_NUMBER_STARTS = frozenset("+-.0123456789")
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """The value of a plain scalar; anything longer than a number is text, so that no conversion is slow."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    found = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
+    if found is None:
+        return text
+    if len(text) > LONGEST_NUMBER:
+        return LongNumber(text)
+    match found.lastgroup:
+        case "int":
+            return int(text)
+        case "oct":
+            return int(found["oct"], 8)
+        case "hex":
+            return int(found["hex"], 16)
+        case _:
+            return float(text)
+
+
+_UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_BOM = b"\xef\xbb\xbf"
+
+
+def decode(data: bytes, source: str) -> str:
+    if data.startswith(_WIDE) or (b"\x00" in data[:4]):
+        raise file_error(source, "the file is not UTF-8 (UTF-16, or not text); save it as UTF-8")
+    data = data.removeprefix(_BOM)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise file_error(source, message, *position(before, len(before))) from None
+    if found := _UNPRINTABLE.search(text):
+        line, column = position(text, found.start())
+        code = f"U+{ord(found[0]):04X}"
+        raise file_error(source, f"the control character {code} isn't allowed here", line, column)
+    return text
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """1-based line and column of an offset."""
+    line_start = text.rfind("\n", 0, offset) + 1
+    return text.count("\n", 0, offset) + 1, offset - line_start + 1
+
+
+# Start of the scanner's message → our message. Other messages may quote the document, so they aren't shown.
+_WORDS = (
+    ("mapping values are not allowed", "a ':' where no key is possible; quote text that contains ': '"),
+    ("found character that cannot start any token", "a character that can't begin a value; quote the text"),
+    ("found duplicate anchor", "the anchor is defined twice"),
+    ("found unexpected end of stream", "the file ends inside a quoted text"),
+    ("found unexpected document", "a document marker inside a quoted text"),
+    ("did not find expected key", "a key was expected here; check the indentation and quotes above"),
+    ("did not find expected '-' indicator", "a '-' was expected here; check the indentation"),
+    ("did not find expected ',' or ']'", "a ',' or ']' is missing"),
+    ("did not find expected ',' or '}'", "a ',' or '}' is missing"),
+    ("did not find expected node content", "a value was expected here"),
+    ("did not find expected <document start>", "the document should have ended here; check the indentation"),
+    ("did not find expected comment or line break", "only a comment may follow here"),
+    ("did not find expected alphabetic or numeric character", "the '&' or '*' needs a name; quote the text"),
+    ("could not find expected ':'", "a ':' is missing after the key"),
+    ("block sequence entries are not allowed", "a list can't begin here; check the indentation"),
+    ("block mapping", "check the indentation"),
+    ("found unknown escape character", "unknown escape after '\\'; use single quotes or double the '\\'"),
+    ("found a tab character", "a tab; YAML indents with spaces"),
+    ("found undefined tag handle", "tags ('!') aren't supported; quote the text"),
+    ("while scanning a tag", "tags ('!') aren't supported; quote the text"),
+    ("expected <block end>", "check the indentation"),
+    ("expected ',' or ']'", "a ',' or ']' is missing"),
+    ("expected ',' or '}'", "a ',' or '}' is missing"),
+)
+
+
+# The scanner notices these after the missing character; we report the start of the key or quote.
+_FROM_THE_BEGINNING = ("could not find expected ':'", "found unexpected end of stream", "found unexpected document")
+_LONGEST_KEY = 1024  # how far YAML scanners look ahead for the ':'
+
+
+def scanner_error(error: pyyaml.YAMLError, text: str, source: str) -> ConfigurationError:
+    said = f"{getattr(error, 'problem', '') or ''}"
+    noticed, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    line, column = _numbers(noticed or begun)
+    around = _line(text, line)
+    if "\t" in around[max(column - 2, 0) : column + 1]:
+        message = "a tab; YAML indents with spaces"
+    elif long_key := _long_key(around, column):
+        message, column = f"a key can't be longer than {_LONGEST_KEY} characters", long_key
+    else:
+        message = next((words for begin, words in _WORDS if said.startswith(begin)), "this is not YAML")
+        if message.startswith("a ','") and "${" in around:
+            message += ': quote ${…} inside braces and brackets, as in {uri: "${env:NAME}"}'
+        line, column = _numbers(begun or noticed) if said.startswith(_FROM_THE_BEGINNING) else (line, column)
+    return file_error(source, message, line, column)
+
+
+def _numbers(mark: pyyaml.Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _line(text: str, line: int) -> str:
+    lines = text.split("\n")
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _long_key(around: str, column: int) -> int | None:
+    """The column of the key before the ':' in this column, if it is too long for a key."""
+    before = around[: column - 1]
+    written = before[max(before.rfind(mark) for mark in "{,") + 1 :].lstrip()
+    is_one = around[column - 1 : column] == ":" and len(written) > _LONGEST_KEY and ": " not in written
+    return len(before) - len(written) + 1 if is_one else None

@@ -10,48 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    Strict,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from agent.core.addresses import peer_url
+from agent.core import settings
+from agent.core.addresses import http_url
 from agent.core.links.removal import CleanupAfter
-from agent.core.settings import (
-    AgentSettings,
-    Fsync,
-    Histograms,
-    HttpSettings,
-    LogFormat,
-    LogLevel,
-    LogSettings,
-    SourceSettings,
-    StatusExportSettings,
-)
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.value_types import (
-    INTEGRAL,
-    MAX_EXPIRY,
-    MAY_BE_EMPTY,
-    Name,
-    PeerUrls,
-    Seconds,
-    SecondsOrNone,
-    SecretText,
-    Text,
-    Texts,
-    key,
-    kind_of,
-    readable,
-    refuse,
-)
+from agent.definitions.models import values
+from agent.definitions.models.validation import StrictModel
+from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, readable, refuse
 
 MOST_PEERS = 100  # all are asked at the same time
 _LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
@@ -93,19 +62,19 @@ PublicUrl = Annotated[str, BeforeValidator(_parse_public_url), WithJsonSchema({"
 ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
 
 
-class MetricsModel(Keys):
+class MetricsModel(StrictModel):
     """What `/metrics` holds."""
 
     noun = "agent.http.metrics"
 
-    transfer_histogram: Annotated[Histograms, Strict(False)] = Field(
-        default=Histograms.LINK,
+    transfer_histogram: Annotated[settings.Histograms, Strict(False)] = Field(
+        default=settings.Histograms.LINK,
         description="`link`, the default: everything for each link. `upstream`, for many links: histograms and some "
         "sums for each upstream, and of a link no counters that are still zero and few states that it is not in.",
     )
 
 
-class HttpModel(Keys):
+class HttpModel(StrictModel):
     """The address and access of the agent's page, API and metrics."""
 
     noun = "agent.http"
@@ -113,7 +82,7 @@ class HttpModel(Keys):
     listen: ListenAddress = Field(
         default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
     )
-    token: SecretText = key(
+    token: values.SecretText = key(
         "Bearer token that changes need; reading needs it too if `listen` is not loopback, unless `allow-anonymous` "
         "is true."
     )
@@ -136,8 +105,8 @@ class HttpModel(Keys):
         if open_to_all and "token" not in raw and raw.get("allow-anonymous") is not True:
             spot.error("http.listen: others can reach this address; set a token, or allow-anonymous: true", "listen")
 
-    def to_core(self) -> HttpSettings:
-        return HttpSettings(
+    def to_core(self) -> settings.HttpSettings:
+        return settings.HttpSettings(
             self.listen.host,
             self.listen.port,
             self.token,
@@ -147,53 +116,57 @@ class HttpModel(Keys):
         )
 
 
-class StatusExportModel(Keys):
+class StatusExportModel(StrictModel):
     """Status events as files, for `federation-agent report`."""
 
     noun = "agent.status-export"
 
-    directory: Annotated[Text, Field(min_length=1)] = Field(
+    directory: Annotated[values.Text, Field(min_length=1)] = Field(
         description="Directory to write to, relative to this file; mandatory."
     )
-    sample_interval: Seconds = Field(default=10.0, description="Seconds between samples of a link; 10 by default.")
-    rotate: Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
+    sample_interval: values.Seconds = Field(
+        default=10.0, description="Seconds between samples of a link; 10 by default."
+    )
+    rotate: values.Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
     keep_days: Annotated[int, Field(ge=1, le=36500), INTEGRAL] = key(
         "Days after which this agent's files are deleted; never by default."
     )
-    fsync: Annotated[Fsync, Strict(False)] = Field(
-        default=Fsync.ROTATE,
+    fsync: Annotated[settings.Fsync, Strict(False)] = Field(
+        default=settings.Fsync.ROTATE,
         description="When events are forced to disk: at each write, with each finished file (default), or never.",
     )
 
-    def to_core(self, directory: str) -> StatusExportSettings:
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        return StatusExportSettings(**values | {"directory": str(Path(directory, self.directory))})
+    def to_core(self, directory: str) -> settings.StatusExportSettings:
+        written = {name: getattr(self, name) for name in type(self).model_fields}
+        return settings.StatusExportSettings(**written | {"directory": str(Path(directory, self.directory))})
 
 
-class LogModel(Keys):
+class LogModel(StrictModel):
     """The agent's log, one event per line on standard output; read at start only."""
 
     noun = "agent.log"
 
-    format: Annotated[LogFormat, Strict(False)] = Field(
-        default=LogFormat.AUTO,
+    format: Annotated[settings.LogFormat, Strict(False)] = Field(
+        default=settings.LogFormat.AUTO,
         description="`console` for people, `json` for programs, or `auto`: `console` on a terminal; `auto` by default.",
     )
-    level: Annotated[LogLevel, Strict(False)] = Field(
-        default=LogLevel.INFO, description="Lowest level that is logged; `info` by default."
+    level: Annotated[settings.LogLevel, Strict(False)] = Field(
+        default=settings.LogLevel.INFO, description="Lowest level that is logged; `info` by default."
     )
 
-    def to_core(self) -> LogSettings:
-        return LogSettings(self.format, self.level)
+    def to_core(self) -> settings.LogSettings:
+        return settings.LogSettings(self.format, self.level)
 
 
-class CleanupModel(Keys):
+class CleanupModel(StrictModel):
     """When the upstream objects of a link that is no longer defined are removed; one number sets both, 0: at once."""
 
     noun = "agent.cleanup-after"
 
-    empty: SecondsOrNone = Field(default=10.0, description="Seconds if its queue upstream is empty; 10 by default.")
-    waiting: SecondsOrNone = Field(default=600.0, description="Seconds if messages wait in it; 600 by default.")
+    empty: values.SecondsOrNone = Field(
+        default=10.0, description="Seconds if its queue upstream is empty; 10 by default."
+    )
+    waiting: values.SecondsOrNone = Field(default=600.0, description="Seconds if messages wait in it; 600 by default.")
 
     def to_core(self) -> CleanupAfter:
         return CleanupAfter(self.empty, self.waiting)
@@ -219,16 +192,16 @@ def _both(value: object) -> object:
     return {"empty": float(value), "waiting": float(value)}
 
 
-class AgentModel(Keys):
+class AgentModel(StrictModel):
     """The agent itself."""
 
     noun = "agent"
 
-    name: Name = key("Name of this process; the host's name by default.")
-    group: Name = key("Replicas of one group share the links; the downstream's cluster name by default.")
+    name: values.Name = key("Name of this process; the host's name by default.")
+    group: values.Name = key("Replicas of one group share the links; the downstream's cluster name by default.")
     http: Annotated[HttpModel, MAY_BE_EMPTY] = Field(default_factory=HttpModel, description="The agent's HTTP server.")
     status_export: StatusExportModel = key("Status events as files, for `federation-agent report`; none by default.")
-    stall_after: Seconds = Field(
+    stall_after: values.Seconds = Field(
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
     )
     log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="Format and level of the log.")
@@ -237,7 +210,7 @@ class AgentModel(Keys):
         description="Seconds until the upstream objects of a link that is no longer defined are removed: one number or "
         "`{empty: 10, waiting: 600}`, the default; 0 removes at once.",
     )
-    peers: PeerUrls = key(
+    peers: values.PeerUrls = key(
         "URLs of agents beside other clusters, `http://agent:TOKEN@HOST:9419`, or one: the page shows them together."
     )
 
@@ -247,13 +220,13 @@ class AgentModel(Keys):
             HttpModel.rules(raw["http"], spot.at("http"))
         if isinstance(raw.get("peers"), list) and len(raw["peers"]) > MOST_PEERS:
             spot.error(f"peers: more than {MOST_PEERS} of them", "peers")
-        for peer in readable(raw.get("peers"), peer_url.parse_peer):
+        for peer in readable(raw.get("peers"), http_url.parse_peer):
             for warning in peer.warnings:
                 spot.warn(f"peers: {warning}", "peers")
 
-    def to_core(self, directory: str) -> AgentSettings:
+    def to_core(self, directory: str) -> settings.AgentSettings:
         export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
-        return AgentSettings(
+        return settings.AgentSettings(
             self.name,
             self.group,
             self.http.to_core(),
@@ -265,7 +238,7 @@ class AgentModel(Keys):
         )
 
 
-class SourcesModel(Keys):
+class SourcesModel(StrictModel):
     """Sources of definitions besides this file."""
 
     noun = "definitions"
@@ -273,7 +246,9 @@ class SourcesModel(Keys):
     management: bool = Field(
         default=True, description="Whether to read definitions from the downstream's HTTP API; true by default."
     )
-    files: Texts = Field(default=(), description="RabbitMQ definitions exports, JSON or YAML, relative to this file.")
+    files: values.Texts = Field(
+        default=(), description="RabbitMQ definitions exports, JSON or YAML, relative to this file."
+    )
 
-    def to_core(self, directory: str) -> SourceSettings:
-        return SourceSettings(self.management, tuple(str(Path(directory, name)) for name in self.files))
+    def to_core(self, directory: str) -> settings.SourceSettings:
+        return settings.SourceSettings(self.management, tuple(str(Path(directory, name)) for name in self.files))

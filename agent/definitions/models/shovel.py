@@ -7,38 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
+from agent.core import model
 from agent.core.fields import EMPTY
-from agent.core.model import (
-    AckMode,
-    DeleteAfter,
-    ExchangeDestination,
-    ExchangeSource,
-    PublishProperties,
-    QueueDestination,
-    QueueSource,
-    Shovel,
-    ShovelSettings,
-)
-from agent.core.rules.overrides import first
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys, SnakeKeys
-from agent.definitions.models.upstream import warn_uris
-from agent.definitions.models.value_types import (
-    INTEGRAL,
-    MAX_EXPIRY,
-    MAY_BE_EMPTY,
-    AmqpUris,
-    Arguments,
-    LagLimit,
-    Name,
-    Prefetch,
-    SecondsOrNever,
-    SecondsOrNone,
-    ShortText,
-    key,
-    kind_of,
-    refuse,
-)
+from agent.definitions.models import values
+from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.validation import SnakeCaseModel, StrictModel
+from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
 PROTOCOL = "amqp091"
@@ -47,15 +22,15 @@ DEPRECATED = {"deprecated": True}
 
 def _delete_after(value: object) -> object:
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
-    if isinstance(value, str) and value in set(DeleteAfter):
-        return DeleteAfter(value)
+    if isinstance(value, str) and value in set(model.DeleteAfter):
+        return model.DeleteAfter(value)
     if isinstance(whole, int) and not isinstance(whole, bool) and whole >= 0:
         return whole
     raise refuse(f"expected never, queue-length or a number of messages, got {kind_of(value)}")
 
 
 DeleteAfterKey = Annotated[
-    DeleteAfter | int,
+    model.DeleteAfter | int,
     BeforeValidator(_delete_after),
     WithJsonSchema({"anyOf": [{"enum": ["never", "queue-length"]}, {"type": "integer", "minimum": 0}]}),
 ]
@@ -70,44 +45,44 @@ def _protocol(value: str) -> str:
 Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PROTOCOL})]
 
 
-class PropertiesModel(SnakeKeys):
+class PropertiesModel(SnakeCaseModel):
     """Properties to set on every shovelled message."""
 
     noun = "dest-publish-properties"
 
-    content_type: ShortText = key("MIME type of the body.")
-    content_encoding: ShortText = key("Encoding of the body.")
+    content_type: values.ShortText = key("MIME type of the body.")
+    content_encoding: values.ShortText = key("Encoding of the body.")
     delivery_mode: Annotated[int, Field(ge=1, le=2), INTEGRAL] = key("1 for transient, 2 for persistent.")
     priority: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Priority.")
-    correlation_id: ShortText = key("Correlation identifier.")
-    reply_to: ShortText = key("Where to reply to.")
-    expiration: ShortText = key("Milliseconds after which the message expires, as text.")
-    message_id: ShortText = key("Message identifier.")
+    correlation_id: values.ShortText = key("Correlation identifier.")
+    reply_to: values.ShortText = key("Where to reply to.")
+    expiration: values.ShortText = key("Milliseconds after which the message expires, as text.")
+    message_id: values.ShortText = key("Message identifier.")
     timestamp: Annotated[int, Field(ge=0, lt=2**63), INTEGRAL] = key("Seconds since 1970.")
-    type: ShortText = key("Type of the message.")
-    user_id: ShortText = key("User; the broker refuses any except the connected one.")
-    app_id: ShortText = key("Application.")
-    cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
+    type: values.ShortText = key("Type of the message.")
+    user_id: values.ShortText = key("User; the broker refuses any except the connected one.")
+    app_id: values.ShortText = key("Application.")
+    cluster_id: values.ShortText = key("Cluster; of AMQP 0-8.")
 
-    def to_core(self) -> PublishProperties:
-        return PublishProperties(
-            content_type=self.content_type,
-            content_encoding=self.content_encoding,
-            delivery_mode=self.delivery_mode,
-            priority=self.priority,
-            correlation_id=self.correlation_id,
-            reply_to=self.reply_to,
-            expiration=self.expiration,
-            message_id=self.message_id,
-            timestamp=self.timestamp,
-            type=self.type,
-            user_id=self.user_id,
-            app_id=self.app_id,
-            cluster_id=self.cluster_id,
-        )
+    def to_core(self) -> model.PublishProperties:
+        return model.PublishProperties(**self.written())
 
 
-class ShovelModel(Keys):
+_SPELLINGS = {
+    "consumer_arguments": ("src_consumer_args",),
+    "consumer_tag": ("src_consumer_name",),
+    "prefetch_count": ("prefetch_count", "src_prefetch_count"),
+    "delete_after": ("delete_after", "src_delete_after"),
+    "delete_after_duration": ("src_delete_after_duration",),
+    "publish_properties": ("publish_properties", "dest_publish_properties"),
+    "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
+    "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
+    **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+}
+"""The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
+
+
+class ShovelModel(StrictModel):
     """Moves messages from a queue or exchange to another, anywhere."""
 
     noun = "a shovel"
@@ -118,15 +93,19 @@ class ShovelModel(Keys):
         }
     )
 
-    src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
+    src_uri: values.AmqpUris = Field(
+        description="AMQP URI of the source, or a list of interchangeable ones; mandatory."
+    )
     src_protocol: Protocol = key("`amqp091`, the only one.")
-    src_queue: Name = key("Queue to consume from; this or `src-exchange`.")
-    src_exchange: ShortText = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
-    src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
-    src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
-    src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
-    src_consumer_name: ShortText = key("Consumer tag.")
-    src_prefetch_count: Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
+    src_queue: values.Name = key("Queue to consume from; this or `src-exchange`.")
+    src_exchange: values.ShortText = key(
+        "Exchange to consume from, through the shovel's own queue; this or `src-queue`."
+    )
+    src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
+    src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
+    src_consumer_args: values.Arguments = key("Arguments to consume with, such as `x-priority`.")
+    src_consumer_name: values.ShortText = key("Consumer tag.")
+    src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
     )
@@ -134,29 +113,31 @@ class ShovelModel(Keys):
         "Seconds after which it stops."
     )
     src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
-    dest_uri: AmqpUris = Field(description="AMQP URI of the destination, or a list of interchangeable ones; mandatory.")
+    dest_uri: values.AmqpUris = Field(
+        description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
+    )
     dest_protocol: Protocol = key("`amqp091`, the only one.")
-    dest_queue: Name = key("Queue to publish to; this or `dest-exchange`.")
-    dest_exchange: ShortText = key("Exchange to publish to; by default each message's own.")
-    dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
-    dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
+    dest_queue: values.Name = key("Queue to publish to; this or `dest-exchange`.")
+    dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
+    dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
+    dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
     dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
     dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
-    ack_mode: Annotated[AckMode, Strict(False)] = key(
+    ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
-    reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
-    quarantine_after: SecondsOrNever = key(
+    reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
         "while it takes others; `never` for none. 10 minutes by default."
     )
-    lag_critical: LagLimit = key(
+    lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
     )
-    prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
+    prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
     publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
         "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED
@@ -176,10 +157,10 @@ class ShovelModel(Keys):
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
             name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
-        _idle_keys(raw, spot)
+        _report_keys_without_effect(raw, spot)
 
-    def to_core(self, name: str, place: Place) -> Shovel:
-        return Shovel(
+    def to_core(self, name: str, place: Place) -> model.Shovel:
+        return model.Shovel(
             name=name,
             source_uris=self.src_uri,
             destination_uris=self.dest_uri,
@@ -189,48 +170,33 @@ class ShovelModel(Keys):
             settings=self._settings(),
         )
 
-    def _source(self) -> QueueSource | ExchangeSource:
+    def _source(self) -> model.QueueSource | model.ExchangeSource:
         if "src_exchange" in self.model_fields_set:
-            return ExchangeSource(self.src_exchange, first(self.src_exchange_key, default=""))
-        is_predeclared = first(self.src_predeclared, default=False)
-        return QueueSource(self.src_queue, first(self.src_queue_args, default=EMPTY), is_predeclared)
+            return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
+        return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
-    def _destination(self) -> QueueDestination | ExchangeDestination:
+    def _destination(self) -> model.QueueDestination | model.ExchangeDestination:
         if "dest_queue" not in self.model_fields_set:
-            return ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
-        is_predeclared = first(self.dest_predeclared, default=False)
-        return QueueDestination(self.dest_queue, first(self.dest_queue_args, default=EMPTY), is_predeclared)
+            return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
+        return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))
 
-    def _settings(self) -> ShovelSettings:
-        """By the new spellings; where both are written the new one counts, as with RabbitMQ."""
-        written, default = self.model_fields_set, ShovelSettings()
-        prefetch_count = self.src_prefetch_count if "src_prefetch_count" in written else self.prefetch_count
-        properties = self.dest_publish_properties if "dest_publish_properties" in written else self.publish_properties
-        return ShovelSettings(
-            consumer_arguments=first(self.src_consumer_args, default=default.consumer_arguments),
-            consumer_tag=self.src_consumer_name,
-            prefetch_count=prefetch_count,
-            delete_after=first(self.src_delete_after, self.delete_after, default=default.delete_after),
-            delete_after_duration=self.src_delete_after_duration,
-            publish_properties=first(properties, default=PropertiesModel()).to_core(),
-            add_forward_headers=first(
-                self.dest_add_forward_headers, self.add_forward_headers, default=default.add_forward_headers
-            ),
-            add_timestamp_header=first(
-                self.dest_add_timestamp_header, self.add_timestamp_header, default=default.add_timestamp_header
-            ),
-            ack_mode=first(self.ack_mode, default=default.ack_mode),
-            reconnect_delay=first(self.reconnect_delay, default=default.reconnect_delay),
-            quarantine_after=self.quarantine_after if "quarantine_after" in written else default.quarantine_after,
-            lag_critical=self.lag_critical if "lag_critical" in written else default.lag_critical,
-        )
+    def _settings(self) -> model.ShovelSettings:
+        written = {
+            name: getattr(self, key)
+            for name, keys in _SPELLINGS.items()
+            for key in keys
+            if key in self.model_fields_set
+        }
+        if "publish_properties" in written:
+            written["publish_properties"] = written["publish_properties"].to_core()
+        return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
         warn_uris(self.src_uri, spot, "src-uri")
         warn_uris(self.dest_uri, spot, "dest-uri")
 
 
-def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:
+def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
     """Reports keys without effect, which RabbitMQ ignores silently."""
     report = spot.warn if spot.native else spot.error
     if "src-exchange-key" in raw and "src-exchange" not in raw:

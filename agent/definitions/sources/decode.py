@@ -4,35 +4,25 @@ one error hides no other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from pydantic_core import PydanticCustomError
 
-from agent.core.model import (
-    Binding,
-    Choice,
-    DeclaredExchange,
-    Definitions,
-    Policy,
-    Shovel,
-    Upstream,
-    UpstreamSet,
-    VhostDefinitions,
-)
+from agent.core import model
 from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted, suggest
-from agent.definitions.models.explain import check
-from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
+from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
+from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
-from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
-from agent.definitions.models.value_types import MAX_SHORT_TEXT, check_regex, kind_of
+from agent.definitions.models.validation import check
+from agent.definitions.models.values import MAX_SHORT_TEXT, check_regex, kind_of
 
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
 VHOSTS: Final = "vhosts"
 DEFAULT_VHOST: Final = "/"
 
-Thing = TypeVar("Thing")
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +64,20 @@ def _refuse_twice(raw: Mapping[str, Any], inner: Mapping[str, Any], place: Spot)
             )
 
 
-def decode_vhosts(vhosts: list[RawVhost]) -> Definitions:
-    decoded: dict[str, VhostDefinitions] = {}
+def decode_vhosts(vhosts: list[RawVhost]) -> model.Definitions:
+    decoded: dict[str, model.VhostDefinitions] = {}
     for vhost in vhosts:
         found = decode_vhost(vhost.raw, vhost.spot)
         decoded[vhost.name] = _joined(decoded[vhost.name], found) if vhost.name in decoded else found
-    return Definitions(decoded)
+    return model.Definitions(decoded)
 
 
-def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> VhostDefinitions:
-    def section(name: str, decode: Callable[[str, object, Spot], Thing | None]) -> dict[str, Thing]:
+def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> model.VhostDefinitions:
+    def section(name: str, decode: Callable[[str, object, Spot], Decoded | None]) -> dict[str, Decoded]:
         decoded = {key: decode(key, value, place) for key, value, place in _entries(raw.get(name), spot.at(name), name)}
         return {key: value for key, value in decoded.items() if value is not None}
 
-    return VhostDefinitions(
+    return model.VhostDefinitions(
         upstreams=section("upstreams", decode_upstream),
         upstream_sets=section("upstream-sets", decode_set),
         policies=section("policies", decode_policy),
@@ -97,15 +87,9 @@ def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> VhostDefinitions:
     )
 
 
-def _joined(one: VhostDefinitions, other: VhostDefinitions) -> VhostDefinitions:
-    return VhostDefinitions(
-        upstreams={**one.upstreams, **other.upstreams},
-        upstream_sets={**one.upstream_sets, **other.upstream_sets},
-        policies={**one.policies, **other.policies},
-        exchanges={**one.exchanges, **other.exchanges},
-        bindings={**one.bindings, **other.bindings},
-        shovels={**one.shovels, **other.shovels},
-    )
+def _joined(one: model.VhostDefinitions, other: model.VhostDefinitions) -> model.VhostDefinitions:
+    sections = [section.name for section in fields(model.VhostDefinitions)]
+    return model.VhostDefinitions(**{name: {**getattr(one, name), **getattr(other, name)} for name in sections})
 
 
 def _entries(raw: object, spot: Spot, section: str) -> list[tuple[str, Any, Spot]]:
@@ -128,15 +112,15 @@ def check_name(name: str, spot: Spot) -> bool:
     return False
 
 
-def decode_upstream(name: str, raw: object, spot: Spot) -> Upstream | None:
-    model = check(UpstreamModel, raw, spot)
-    if model is None:
+def decode_upstream(name: str, raw: object, spot: Spot) -> model.Upstream | None:
+    checked = check(UpstreamModel, raw, spot)
+    if checked is None:
         return None
-    model.warnings(spot)
-    return model.to_core(name, spot.place)
+    checked.warnings(spot)
+    return checked.to_core(name, spot.place)
 
 
-def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
+def decode_set(name: str, raw: object, spot: Spot) -> model.UpstreamSet | None:
     if name == ALL:
         spot.error("the set 'all' always means every upstream; choose another name", key=True)
         return None
@@ -150,14 +134,14 @@ def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
         if member is not None:
             member.warnings(spot.at(number))
     whole = [member.to_core() for member in members if member is not None]
-    return UpstreamSet(name, tuple(whole), spot.place) if len(whole) == len(raw) else None
+    return model.UpstreamSet(name, tuple(whole), spot.place) if len(whole) == len(raw) else None
 
 
-_PATTERNS: Final = ("pattern", Choice.PATTERN.value)
+_PATTERNS: Final = ("pattern", model.Choice.PATTERN.value)
 MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
 
 
-def decode_policy(name: str, raw: object, spot: Spot) -> Policy | None:
+def decode_policy(name: str, raw: object, spot: Spot) -> model.Policy | None:
     spot.findings.regex_bytes += sum(len(regex) for regex in _regexes(raw))
     if spot.findings.regex_bytes > MOST_REGEX_BYTES:
         spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
@@ -167,8 +151,8 @@ def decode_policy(name: str, raw: object, spot: Spot) -> Policy | None:
         inner = definition if isinstance(definition, dict) else {}
         if not has_readable_patterns(raw, spot) or not has_readable_patterns(inner, spot.at("definition")):
             return None
-    model = check(PolicyModel, raw, spot)
-    return None if model is None else model.to_core(name, spot.place)
+    checked = check(PolicyModel, raw, spot)
+    return None if checked is None else checked.to_core(name, spot.place)
 
 
 def _regexes(raw: object) -> list[str]:
@@ -193,29 +177,29 @@ def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:
     return True
 
 
-def decode_exchange(name: str, raw: object, spot: Spot) -> DeclaredExchange | None:
+def decode_exchange(name: str, raw: object, spot: Spot) -> model.DeclaredExchange | None:
     if name.startswith("amq."):
         spot.error("names that begin with amq. are the broker's; a policy federates such an exchange", key=True)
-    model = check(ExchangeModel, raw, spot)
-    return None if model is None else model.to_core(name, spot.place)
+    checked = check(ExchangeModel, raw, spot)
+    return None if checked is None else checked.to_core(name, spot.place)
 
 
-def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[Binding, ...] | None:
+def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[model.Binding, ...] | None:
     if not isinstance(raw, list):
         spot.error(f"expected a list of bindings such as {{key: TEXT}}, got {kind_of(raw)}")
         return None
     models = [check(BindingModel, binding, spot.at(number)) for number, binding in enumerate(raw)]
-    return tuple(model.to_core() for model in models if model is not None)
+    return tuple(checked.to_core() for checked in models if checked is not None)
 
 
-def decode_shovel(name: str, raw: object, spot: Spot) -> Shovel | None:
+def decode_shovel(name: str, raw: object, spot: Spot) -> model.Shovel | None:
     if isinstance(raw, dict) and spot.native and (key := other_protocol(raw)):
         spot.not_run(
             f"the agent's shovels support only AMQP 0-9-1, so this one is left to the broker's own plugin ({key})", key
         )
         return None
-    model = check(ShovelModel, raw, spot)
-    if model is None:
+    checked = check(ShovelModel, raw, spot)
+    if checked is None:
         return None
-    model.warnings(spot)
-    return model.to_core(name, spot.place)
+    checked.warnings(spot)
+    return checked.to_core(name, spot.place)

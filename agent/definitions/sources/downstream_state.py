@@ -13,7 +13,7 @@ from agent.core.rules.hops import BOUND_FROM
 from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 
-Answers = Iterable[Mapping[str, Any]]
+JsonObjects = Iterable[Mapping[str, Any]]
 NO_POLICIES: Mapping[str, Policy] = {}
 
 
@@ -42,7 +42,9 @@ class Unusable:
         return (problem_at(Place(source), message),)
 
 
-def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Policy] = NO_POLICIES) -> VhostState:
+def vhost_state(
+    exchanges: JsonObjects, queues: JsonObjects, policies: Mapping[str, Policy] = NO_POLICIES
+) -> VhostState:
     """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
     return VhostState(
         exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
@@ -50,7 +52,7 @@ def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Poli
     )
 
 
-def bindings_by_source(bindings: Answers) -> dict[str, tuple[Binding, ...]]:
+def bindings_by_source(bindings: JsonObjects) -> dict[str, tuple[Binding, ...]]:
     """Every exchange's bindings, without the implicit ones of the default exchange, and without those that AMQP can't
     represent."""
     found: dict[str, list[Binding]] = {}
@@ -127,7 +129,7 @@ def _short(value: Field) -> Field:
     return fields.short(value.value) if is_short else value
 
 
-def named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def named(answers: JsonObjects) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """The default exchange has no name; it is never federated."""
     for answer in answers:
         name = answer.get("name")

@@ -11,14 +11,22 @@ from typing import Any, Final, TypeAlias
 
 from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, VhostState
 from agent.definitions.document import yaml
-from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, quoted, raise_errors
+from agent.definitions.document.findings import (
+    DocumentFindings,
+    Locate,
+    Spot,
+    file_error,
+    in_order,
+    quoted,
+    raise_errors,
+)
 from agent.definitions.document.json_text import JsonText
-from agent.definitions.document.yaml_text import decode
-from agent.definitions.models.local import NO_FEDERATION
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.document.yaml import decode
+from agent.definitions.models.downstream_objects import NO_FEDERATION
+from agent.definitions.models.values import kind_of
 from agent.definitions.sources.decode import DEFAULT_VHOST
 from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
-from agent.definitions.sources.merge import merge
+from agent.definitions.sources.keeper import merge
 from agent.definitions.sources.parameters import (
     GLOBAL_PARAMETER,
     decode_global,
@@ -27,6 +35,7 @@ from agent.definitions.sources.parameters import (
     decode_parameters,
 )
 from agent.errors import ConfigurationError, Place, Problem
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MOST_NOTED: Final = 10
@@ -34,6 +43,7 @@ MAX_PARAMETERS: Final = 20_000  # each is checked separately, which takes time
 _OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 _LISTS: Final = (*_OF_A_VHOST, "global_parameters")
 Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
+Bindings: TypeAlias = Mapping[str, Mapping[str, tuple[Binding, ...]]]  # by vhost and exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ class Export:
 
     definitions: Definitions = field(default_factory=Definitions, repr=False)
     states: Mapping[str, VhostState] = field(default_factory=dict, repr=False)
-    bindings: Mapping[str, Mapping[str, tuple[Binding, ...]]] = field(default_factory=dict, repr=False)
+    bindings: Bindings = field(default_factory=dict, repr=False)
     warnings: tuple[Problem, ...] = ()
 
 
@@ -50,9 +60,9 @@ def read_export(data: bytes, source: str) -> Export:
     """Raises ConfigurationError with all problems."""
     raw, locate = _parse(data, source)
     if not isinstance(raw, dict):
-        raise ConfigurationError([file_problem(source, f"expected a definitions export, got {kind_of(raw)}")])
+        raise file_error(source, f"expected a definitions export, got {kind_of(raw)}")
     problems: list[Problem] = []
-    root = Spot(Findings(locate, problems=problems), native=True)
+    root = Spot(DocumentFindings(locate, problems=problems), native=True)
     lists = {name: _list(raw, name, root) for name in _LISTS}
     if not any(name in raw for name in _LISTS):
         root.warn("this doesn't look like a definitions export; it has none of its lists")
@@ -68,7 +78,7 @@ def _parse(data: bytes, source: str) -> tuple[Any, Locate]:
         return text.load(), text.place
     if len(data) > yaml.MAX_BYTES:
         limit = yaml.MAX_BYTES // 1024
-        raise ConfigurationError([file_problem(source, f"larger than {limit} KiB, which only a JSON export may be")])
+        raise file_error(source, f"larger than {limit} KiB, which only a JSON export may be")
     tree = yaml.compose(data, source)
     if tree.problems:
         raise ConfigurationError(tree.problems)
@@ -116,7 +126,7 @@ def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
 
 
 def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str, dict[str, Policy]]:
-    """Those that federate, and in the vhosts that have such the others that may win against them."""
+    """The policies that federate, and in vhosts that have such the others that may win against them."""
     found: dict[str, dict[str, Policy]] = {}
     others = 0
     for decoding in (decode_native_policy, decode_other_policy):
@@ -136,7 +146,7 @@ def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str
 
 
 def _note_other(number: int, policy: Policy, spot: Spot) -> None:
-    """A few of them: a broker may have very many."""
+    """Warns of a few such policies: a broker may have very many."""
     if number <= MOST_NOTED:
         spot.warn(f"policy {quoted(policy.name)}: {NO_FEDERATION}")
     elif number == MOST_NOTED + 1:
@@ -162,3 +172,63 @@ def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:
 
 def _bindings(lists: Lists, vhost: str) -> dict[str, dict[str, tuple[Binding, ...]]]:
     return {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class MergedExports:
+    """The merged contents of the files; `complete` if all could be read."""
+
+    definitions: tuple[tuple[str, Definitions], ...] = ()
+    states: Mapping[str, VhostState] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=dict)
+    complete: bool = True
+
+
+def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> MergedExports:
+    """Reports unreadable files at `spot`, the list of files, and other errors in their own file."""
+    found: list[tuple[str, Export]] = []
+    complete = True
+    for number, path in enumerate(paths):
+        export = _read_file(path, spot.at(number), strict=strict)
+        if export is None:
+            complete = False
+        else:
+            found.append((path, export))
+            spot.findings.problems.extend(export.warnings)
+    return MergedExports(
+        definitions=tuple((path, export.definitions) for path, export in found),
+        states=_merged_states([export for _, export in found]),
+        bindings=_merged_bindings([export for _, export in found]),
+        complete=complete,
+    )
+
+
+def _read_file(path: str, spot: Spot, *, strict: bool) -> Export | None:
+    written = spot.findings.raw.get(spot.path, path)  # locations never show the value of a ${…}
+    try:
+        return read_export(read_file(path, MAX_BYTES, is_followed=strict), written)
+    except UnreadableError as error:
+        report = spot.error if strict else spot.warn
+        report(f"definitions.files: {error}")
+    except ConfigurationError as error:
+        spot.findings.problems.extend(error.problems)
+    return None
+
+
+def _merged_states(found: list[Export]) -> dict[str, VhostState]:
+    joined: dict[str, VhostState] = {}
+    for export in found:
+        for vhost, state in export.states.items():
+            before = joined.get(vhost, VhostState())
+            joined[vhost] = VhostState({**before.exchanges, **state.exchanges}, {**before.queues, **state.queues})
+    return joined
+
+
+def _merged_bindings(found: list[Export]) -> dict[str, dict[str, tuple[Binding, ...]]]:
+    joined: dict[str, dict[str, tuple[Binding, ...]]] = {}
+    for export in found:
+        for vhost, by_source in export.bindings.items():
+            into = joined.setdefault(vhost, {})
+            for source, bindings in by_source.items():
+                into[source] = (*into.get(source, ()), *bindings)
+    return joined

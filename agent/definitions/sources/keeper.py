@@ -1,13 +1,62 @@
-"""The definitions in force: the last valid reading of every source."""
+"""The definitions in force: the last valid reading of every source, merged; one name from two sources is an error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
-from agent.core.model import Definitions, Policy, VhostState
-from agent.definitions.sources.merge import conflicts_of, merge
-from agent.errors import ConfigurationError, Problem
+from agent.core.model import Definitions, Policy, VhostDefinitions, VhostState
+from agent.definitions.document.findings import problem_at, quoted
+from agent.errors import ConfigurationError, Place, Problem
+
+_NOUNS = {
+    "upstreams": "upstream",
+    "upstream_sets": "upstream set",
+    "policies": "policy",
+    "exchanges": "exchange",
+    "bindings": "list of bindings of exchange",
+    "shovels": "shovel",
+}
+_Sections: TypeAlias = dict[str, dict[str, Any]]
+
+
+def merge(sources: Iterable[tuple[str, Definitions]]) -> Definitions:
+    """Raises ConfigurationError with every name that two sources define."""
+    merged, conflicts = _merged_sections(sources)
+    if conflicts:
+        raise ConfigurationError(problem for of_vhost in conflicts.values() for problem in of_vhost)
+    return Definitions({vhost: VhostDefinitions(**sections) for vhost, sections in merged.items()})
+
+
+def conflicts_of(sources: Iterable[tuple[str, Definitions]]) -> Mapping[str, Sequence[Problem]]:
+    """The names that two sources define, by vhost."""
+    return _merged_sections(sources)[1]
+
+
+def _merged_sections(
+    sources: Iterable[tuple[str, Definitions]],
+) -> tuple[dict[str, _Sections], dict[str, list[Problem]]]:
+    merged: dict[str, _Sections] = {}
+    places: dict[tuple[str, str, str], Place] = {}
+    conflicts: dict[str, list[Problem]] = {}
+    for source, definitions in sources:
+        for vhost, found in definitions.vhosts.items():
+            into = merged.setdefault(vhost, {field.name: {} for field in fields(VhostDefinitions)})
+            for section, entries in into.items():
+                for name, thing in getattr(found, section).items():
+                    place = getattr(thing, "place", Place(source))
+                    if name in entries:
+                        there = places[vhost, section, name]
+                        conflicts.setdefault(vhost, []).append(_conflict(section, name, vhost, here=place, there=there))
+                    entries[name] = thing
+                    places[vhost, section, name] = place
+    return merged, conflicts
+
+
+def _conflict(section: str, name: str, vhost: str, *, here: Place, there: Place) -> Problem:
+    what = f"{_NOUNS[section]} {quoted(name)} in vhost {quoted(vhost)}"
+    return problem_at(here, f"{what} is also defined at {there}; rename or remove one of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +73,8 @@ class SourceReading:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a source's latest reading isn't in force; with the reading if it only conflicts with other sources."""
+    """The problems that keep a source's latest reading from taking effect; with the reading if it only conflicts with
+    other sources."""
 
     problems: tuple[Problem, ...]
     reading: SourceReading | None = None
@@ -54,12 +104,12 @@ class Keeper:
         """The problems that keep whole readings from taking effect."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
-    def standing(self, source: str) -> SourceReading:
+    def in_force(self, source: str) -> SourceReading:
         """The definitions of a source that are in force."""
         return self._good.get(source, SourceReading())
 
     def refuses(self, source: str) -> bool:
-        """Whether the source's latest reading isn't in force."""
+        """True if the source's latest reading isn't in force."""
         return source in self._refused
 
     def take(self, source: str, read: Callable[[], SourceReading]) -> None:
@@ -99,7 +149,7 @@ class Keeper:
         """Vhosts with a conflicting name stay unchanged; all are tried again when a source changes."""
         others = [(name, each.definitions) for name, each in self._good.items() if name != source]
         conflicts = conflicts_of([*others, (source, reading.definitions)])
-        self._good[source] = _as_before(reading, self.standing(source), conflicts)
+        self._good[source] = _as_before(reading, self.in_force(source), conflicts)
         self.current = _merged(self._good)
         self._refused[source] = _Refused((), reading)
 

@@ -12,9 +12,10 @@ from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
-    Findings,
+    DocumentFindings,
     Path,
     Spot,
+    file_error,
     file_problem,
     in_order,
     quoted,
@@ -22,22 +23,20 @@ from agent.definitions.document.findings import (
     suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
-from agent.definitions.models.downstream import DownstreamModel
-from agent.definitions.models.explain import AnyKeys, check
+from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.validation import AnyModel, check
+from agent.definitions.models.values import kind_of
+from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
-from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
-from agent.definitions.sources.keeper import SourceReading
-from agent.definitions.sources.merge import merge
-from agent.definitions.sources.references import OtherSources, check_references
-from agent.definitions.sources.unrouted import check_unrouted
+from agent.definitions.sources.exports import Bindings, MergedExports, read_exports
+from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem, Severity
-from agent.read_file import UnreadableError, read_file
+from agent.read_file import read_file
 
 FREE = "x-"
-"""What the keys at the top level begin with that hold YAML anchors and mean nothing themselves."""
+"""The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""
 ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 
 
@@ -56,7 +55,7 @@ class Configuration:
     """Every file that was read; a change of one of them may change the configuration."""
 
     @property
-    def told(self) -> SourceReading:
+    def reading(self) -> SourceReading:
         return SourceReading(self.definitions, warnings=self.warnings)
 
 
@@ -70,7 +69,8 @@ def load_configuration(
 
 
 def load_http(path: str, *, environment: Mapping[str, str]) -> tuple[HttpSettings, str]:
-    """Where an agent with this file listens, whatever is wrong with the rest of it; and why its token isn't known."""
+    """The address and access of an agent with this file, whatever is wrong with the rest of it; and why its token isn't
+    known. Raises ConfigurationError."""
     return _Loading(path, environment, strict=False).load_http()
 
 
@@ -79,7 +79,7 @@ class _Loading:
         self._path = path
         self._directory = str(FilePath(path).parent)
         self._strict, self._secrets = strict, secrets
-        self._tree = yaml.compose(_read(path, is_followed=strict), path)
+        self._tree = yaml.compose_file(path, is_followed=strict)
         self._problems: list[Problem] = list(self._tree.problems)
         self._interpolator = Interpolator(
             environment,
@@ -88,7 +88,7 @@ class _Loading:
             lambda path, text: self._spot.error(text, *path),
             partial(read_file, is_followed=strict),
         )
-        findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
+        findings = DocumentFindings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
         self._spot = Spot(findings)
         self._raw = self._plain()
 
@@ -103,7 +103,7 @@ class _Loading:
         raise_errors(self._problems)
         warn_of_written_secrets(self._tree, self._spot)
         if settings is None:
-            raise ConfigurationError([file_problem(self._path, "the settings are invalid")])
+            raise file_error(self._path, "the settings are invalid")
         return Configuration(
             source=self._path,
             settings=settings,
@@ -126,7 +126,7 @@ class _Loading:
         unread = next((str(problem) for problem in self._problems if problem.place == place), "")
         return replace(found.to_core(), token=None), unread.replace(f" {Severity.WARNING}:", "")
 
-    def _definitions(self, exports: ExportFiles, *, is_open: bool, is_broker_read: bool) -> Definitions:
+    def _definitions(self, exports: MergedExports, *, is_open: bool, is_broker_read: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
         exported = self._merged(exports.definitions)
@@ -156,7 +156,7 @@ class _Loading:
             settings = replace(settings, management=False)
         return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
 
-    def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
+    def _section(self, key: str, model: type[AnyModel], least: Mapping[str, Any]) -> AnyModel | None:
         """`least` is a valid section, used if the only problem is a value that is unknown on this machine."""
         raw = self._raw.get(key)
         if raw is None and least:
@@ -169,7 +169,7 @@ class _Loading:
         return found
 
     def _brokers_may_define(self) -> bool:
-        """Whether the broker was explicitly named as a source, so that it may define names that this file doesn't."""
+        """True if the broker is explicitly named as a source, so that it may define names that this file doesn't."""
         sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
         return (
             isinstance(sources, dict)
@@ -180,13 +180,13 @@ class _Loading:
 
     def _refuse_unknown_sections(self) -> None:
         if "downstream" not in self._raw and any(key in self._raw for key in _OF_EXPORTS):
-            raise ConfigurationError([file_problem(self._path, _AN_EXPORT)])
+            raise file_error(self._path, _AN_EXPORT)
         for key in self._raw:
             if key not in ROOT_KEYS and not key.startswith(FREE):
                 hint = suggest(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
-    def _refuse_marks_in_keys(self, node: yaml.Node | None, path: Path = ()) -> None:
+    def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:
         match node.content if node else None:
             case list(items):
                 for number, item in enumerate(items):
@@ -230,11 +230,3 @@ _AN_EXPORT = (
 )
 _EMPTY = "the file is empty; it needs at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
-
-
-def _read(path: str, *, is_followed: bool) -> bytes:
-    try:
-        return read_file(path, yaml.MAX_BYTES, is_followed=is_followed)
-    except UnreadableError as error:
-        failure = file_problem(path, str(error))
-    raise ConfigurationError([failure])

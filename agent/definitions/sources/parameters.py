@@ -5,18 +5,19 @@ Texts are taken literally: a broker must not make the agent read its environment
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic_core import PydanticCustomError
 
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
-from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
-from agent.definitions.models.explain import check
-from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
-from agent.definitions.models.value_types import check_regex, kind_of
+from agent.core.rules.resolve import finish
+from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
+from agent.definitions.models.validation import check
+from agent.definitions.models.values import check_regex, kind_of
 from agent.definitions.sources.decode import (
     MOST_REGEX_BYTES,
     SECTIONS,
@@ -40,69 +41,70 @@ _COMPONENTS: Final[Mapping[str, tuple[str, Callable[[str, object, Spot], Any]]]]
     "shovel": ("shovels", decode_shovel),
 }
 
-
 MAX_OF_A_VHOST: Final = 10_000  # objects that are each checked by themselves, which takes its time
 Steps: TypeAlias = Generator[None, None, SourceReading]
+Items: TypeAlias = Iterable[Mapping[str, Any]]
+SpotOf: TypeAlias = Callable[[int, str], Spot]
+"""Returns the location of an object's value, by its number in the list and its description."""
+
+Decoded = TypeVar("Decoded")
 
 
 def reading_parameters(
-    broker: str,
-    parameters: Iterable[Mapping[str, Any]],
-    before: SourceReading,
-    unread: Mapping[str, Problem] | None = None,
+    broker: str, parameters: Items, before: SourceReading, unread: Mapping[str, Problem] | None = None
 ) -> Steps:
     """In short steps. A vhost with errors, or one that is `unread`, keeps its previous definitions."""
-    refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
-    warnings: list[Problem] = []
-    vhosts: dict[str, VhostDefinitions] = {}
-    for vhost, items in _by_vhost(each for each in parameters if each.get("component") in _COMPONENTS).items():
-        problems: list[Problem] = []
-        found: dict[str, VhostDefinitions] = {}
-        try:
-            _refuse_too_many(broker, vhost, items, "parameters of federation and shovels")
-            yield from _decoding_parameters(items, _spots(broker, problems), into=found)
-            raise_errors(problems)
-        except ConfigurationError as error:
-            refused[vhost] = error.problems
-        else:
-            vhosts |= found
-            warnings += in_order(problems)
-    for vhost in refused:
-        vhosts[vhost] = before.definitions.of(vhost)
-    return SourceReading(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused), is_by_vhost=True)
+    ours = (each for each in parameters if each.get("component") in _COMPONENTS)
+    what = "parameters of federation and shovels"
+    decoded, refused, warnings = yield from _decoding_by_vhost(broker, ours, unread, what=what, decode=_decode_steps)
+    vhosts = {vhost: found for of_vhost in decoded.values() for vhost, found in of_vhost.items()}
+    vhosts |= {vhost: before.definitions.of(vhost) for vhost in refused}
+    return SourceReading(Definitions(vhosts), warnings=warnings, refused=_all(refused), is_by_vhost=True)
 
 
 def reading_policies(
-    broker: str,
-    policies: Iterable[Mapping[str, Any]],
-    before: SourceReading,
-    unread: Mapping[str, Problem] | None = None,
+    broker: str, policies: Items, before: SourceReading, unread: Mapping[str, Problem] | None = None
 ) -> Steps:
-    refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
+    """As `reading_parameters`."""
+    decoded, refused, warnings = yield from _decoding_by_vhost(
+        broker, policies, unread, what="policies", decode=_decode_policies
+    )
+    verdicts = {vhost: found for vhost, found in decoded.items() if found}
+    verdicts |= {vhost: before.verdicts.get(vhost, {}) for vhost in refused}
+    return SourceReading(verdicts=verdicts, warnings=warnings, refused=_all(refused), is_by_vhost=True)
+
+
+def _decoding_by_vhost(
+    broker: str,
+    items: Items,
+    unread: Mapping[str, Problem] | None,
+    *,
+    what: str,
+    decode: Callable[[Items, SpotOf], Generator[None, None, Mapping[str, Decoded]]],
+) -> Generator[None, None, tuple[dict[str, Mapping[str, Decoded]], dict[str, Sequence[Problem]], tuple[Problem, ...]]]:
+    """The decoded items of each vhost; the problems of the vhosts with errors; and warnings."""
+    decoded: dict[str, Mapping[str, Decoded]] = {}
+    refused: dict[str, Sequence[Problem]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
     warnings: list[Problem] = []
-    verdicts: dict[str, Mapping[str, Policy]] = {}
-    for vhost, items in _by_vhost(policies).items():
+    for vhost, of_vhost in _by_vhost(items).items():
         problems: list[Problem] = []
-        found: dict[str, Policy] = {}
         try:
-            _refuse_too_many(broker, vhost, items, "policies")
-            yield from _verdict_policies(items, vhost, _spots(broker, problems), into=found)
+            _refuse_too_many(broker, vhost, of_vhost, what)
+            found = yield from decode(of_vhost, _spots(broker, problems))
             raise_errors(problems)
         except ConfigurationError as error:
             refused[vhost] = error.problems
         else:
-            verdicts |= {vhost: found} if found else {}
+            decoded[vhost] = found
             warnings += in_order(problems)
-    for vhost in refused:
-        verdicts[vhost] = before.verdicts.get(vhost, {})
-    return SourceReading(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused), is_by_vhost=True)
+    return decoded, refused, tuple(warnings)
 
 
-def _joined(refused: Mapping[str, tuple[Problem, ...]]) -> tuple[Problem, ...]:
+def _all(refused: Mapping[str, Sequence[Problem]]) -> tuple[Problem, ...]:
     return tuple(problem for of_vhost in refused.values() for problem in of_vhost)
 
 
-def _by_vhost(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def _by_vhost(items: Items) -> dict[str, list[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         vhost = item.get("vhost")
@@ -126,7 +128,7 @@ def read_global(broker: str, value: object) -> SourceReading:
 
 def _spots(broker: str, problems: list[Problem]) -> SpotOf:
     def spot(_number: int, description: str) -> Spot:
-        return Spot(Findings(_place_of(f"{broker} {description}"), problems=problems), native=True)
+        return Spot(DocumentFindings(_place_of(f"{broker} {description}"), problems=problems), native=True)
 
     return spot
 
@@ -138,34 +140,18 @@ def _place_of(source: str) -> Callable[[Path, bool], Place]:
     return place
 
 
-SpotOf: TypeAlias = Callable[[int, str], Spot]
-"""Returns the location of an object's value, by its number in the list and its description."""
-
-
-def decode_parameters(
-    parameters: Iterable[Mapping[str, Any]], spot: SpotOf, *, default_vhost: str | None = None
-) -> Definitions:
+def decode_parameters(items: Items, spot: SpotOf, *, default_vhost: str | None = None) -> Definitions:
     """Runtime parameters of the components of federation and shovels; others are ignored."""
-    found: dict[str, VhostDefinitions] = {}
-    for _ in _decoding_parameters(parameters, spot, into=found, default_vhost=default_vhost):
-        pass
-    return Definitions(found)
+    return Definitions(finish(_decode_steps(items, spot, default_vhost)))
 
 
-def _decoding_parameters(
-    parameters: Iterable[Mapping[str, Any]],
-    spot: SpotOf,
-    *,
-    into: dict[str, VhostDefinitions],
-    default_vhost: str | None = None,
-) -> Iterator[None]:
+def _decode_steps(
+    items: Items, spot: SpotOf, default_vhost: str | None = None
+) -> Generator[None, None, Mapping[str, VhostDefinitions]]:
     vhosts: dict[str, dict[str, dict[str, Any]]] = {}
-    for number, parameter in enumerate(parameters):
-        component, name, vhost = (
-            parameter.get("component"),
-            parameter.get("name"),
-            parameter.get("vhost", default_vhost),
-        )
+    for number, parameter in enumerate(items):
+        component, name = parameter.get("component"), parameter.get("name")
+        vhost = parameter.get("vhost", default_vhost)
         known = _COMPONENTS.get(component) if isinstance(component, str) else None
         if known is None or not isinstance(vhost, str) or not isinstance(name, str):
             continue
@@ -175,11 +161,11 @@ def _decoding_parameters(
         if decoded is not None:
             vhosts.setdefault(vhost, {}).setdefault(section, {})[name] = decoded
         yield
-    into |= {vhost: VhostDefinitions(**sections) for vhost, sections in vhosts.items()}
+    return {vhost: VhostDefinitions(**sections) for vhost, sections in vhosts.items()}
 
 
 def _is_unread(raw: Mapping[str, Any], spot: Spot) -> bool:
-    """Whether the HTTP API's response was too large; a readable value may still be too large."""
+    """Reports an object that was too large to be read, or whose value is; returns True if so."""
     reason = raw.get(UNREAD)
     if reason is None:
         try:
@@ -208,20 +194,20 @@ def decode_global(value: object, spot: Spot) -> Definitions:
     return decode_vhosts(find_vhosts(value, spot))
 
 
-def _verdict_policies(
-    policies: Iterable[Mapping[str, Any]], vhost: str, spot: SpotOf, *, into: dict[str, Policy]
-) -> Iterator[None]:
+def _decode_policies(items: Items, spot: SpotOf) -> Generator[None, None, Mapping[str, Policy]]:
+    found: dict[str, Policy] = {}
     regex_bytes = 0
-    for number, policy in enumerate(policies):
+    for number, policy in enumerate(items):
         name = policy.get("name")
         if isinstance(name, str):
-            place = spot(number, _describe("policy", name, vhost))
+            place = spot(number, _describe("policy", name, policy["vhost"]))
             place.findings.regex_bytes = regex_bytes
             decoded = None if _is_unread(policy, place) else _verdict_policy(name, policy, place)
             regex_bytes = place.findings.regex_bytes
             if decoded is not None:
-                into[name] = decoded
+                found[name] = decoded
         yield
+    return found
 
 
 def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:

@@ -11,10 +11,9 @@ from agent.core.addresses import http_url, uri
 from agent.core.addresses.secret import HIDDEN
 from agent.core.addresses.uri import GUEST
 from agent.definitions.document import yaml
-from agent.definitions.document.findings import Path, Spot, file_problem
+from agent.definitions.document.findings import Path, Spot
 from agent.definitions.document.yaml import Tree
-from agent.errors import ConfigurationError, UriError
-from agent.read_file import UnreadableError, read_file
+from agent.errors import UriError
 
 WARNING: Final = (
     "a {what} is written here, so everyone who can read or copy this file has it; write ${{env:NAME}} or ${{file:PATH}}"
@@ -24,17 +23,15 @@ _DOUBTFUL: Final = re.compile("pas|pwd|tok|secret|cred", re.IGNORECASE)
 _URL: Final = re.compile(
     r"(?P<scheme>[a-z]{1,8})://(?:[^@/?]*@)?(?P<place>(?:[\w.-]+|\[[0-9a-fA-F:]+\])?(?::\d{1,5})?(?:/[\w.%~-]*)?)(?:\?[^@]*)?"
 )
-_TOLD: Final = """
+_SHOWN_KEYS: Final = """
     name group files directory pattern type exchange queue upstream upstream-set key federation-upstream
     federation-upstream-set federation-upstream-pattern host virtual-host username src-queue src-exchange
     src-exchange-key dest-queue dest-exchange dest-exchange-key cacertfile certfile keyfile
 """
-_WORDS: Final = """
+_SHOWN_VALUES: Final = """
     on-confirm on-publish no-ack auto never default exchanges queues classic_queues quorum_queues all classic quorum
     amqp amqps amqp091 plain external verify_peer verify_none queue-length json console link upstream info debug
 """
-_PLAIN: Final = frozenset(_TOLD.split())
-_USUAL: Final = frozenset(_WORDS.split())
 _NUMBER: Final = re.compile(r"[\d.:]{1,40}[smhd]?")
 _ELSEWHERE: Final = "49613"  # may be a password, a host and a port
 
@@ -57,15 +54,12 @@ def warn_of_written_secrets(tree: Tree, spot: Spot) -> None:
 def without_secrets(path: str) -> str:
     """A configuration for others to read: without comments, and without whatever may be a secret, whether the document
     is valid or not. References stay, since they only say where one is. Raises ConfigurationError."""
-    try:
-        tree = yaml.compose(read_file(path, yaml.MAX_BYTES), path)
-    except UnreadableError as error:
-        raise ConfigurationError([file_problem(path, str(error))]) from error
-    return pyyaml.safe_dump(_shown(tree.plain()), sort_keys=False, allow_unicode=True)
+    return pyyaml.safe_dump(_shown(yaml.compose_file(path).plain()), sort_keys=False, allow_unicode=True)
 
 
 def _shown(value: Any, key: str = "") -> Any:
-    """Numbers, unless the key may be a misspelt `password`; texts of a few keys, and of a URL its place."""
+    """The value as others may read it: numbers, unless the key may be a misspelt `password`; texts of a few keys, and
+    of a URL scheme, host, port and path."""
     if isinstance(value, str):
         return _shown_text(value, key)
     if _DOUBTFUL.search(key):
@@ -82,19 +76,19 @@ def _shown_text(text: str, key: str) -> str:
     if _REFERENCE.fullmatch(text):
         return text
     if "://" not in text:
-        is_harmless = text in _USUAL or (_NUMBER.fullmatch(text) and not _DOUBTFUL.search(key))
-        return text if is_harmless or (key in _PLAIN and "@" not in text) else HIDDEN
+        is_harmless = text in _SHOWN_VALUES.split() or (_NUMBER.fullmatch(text) and not _DOUBTFUL.search(key))
+        return text if is_harmless or (key in _SHOWN_KEYS.split() and "@" not in text) else HIDDEN
     found = _URL.fullmatch(text)
     return HIDDEN if found is None else f"{found['scheme']}://{found['place']}"
 
 
 def _in_vhost(path: Path) -> Path:
-    """As it would be in the default vhost."""
+    """The path as it would be in the default vhost."""
     return path[2:] if path[:1] == ("vhosts",) else path
 
 
 def _written(text: str, path: Path, *, user: str) -> str:
-    """What secret is written there; empty if none is. `user` is whose password a key beside it holds."""
+    """The kind of secret that is written there; empty if none is. A key beside it may name the `user` of a password."""
     match path:
         case ("agent", "http", "token"):
             return "token" if _is_secret(text) else ""
@@ -113,7 +107,7 @@ def _written(text: str, path: Path, *, user: str) -> str:
 
 
 def _holds_secret(text: str) -> bool:
-    """Of a URI. One that can't be read is an error of its own."""
+    """True if a URI holds a secret. One that can't be read is an error of its own."""
     parse = http_url.parse if text[:4].lower() == "http" else uri.parse
     try:
         found = parse(text)

@@ -15,7 +15,7 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method
-from agent.core.rules.bindings import Group
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.status.advice import ALLOW_KEY, topic_advice
 
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
@@ -24,7 +24,7 @@ LANES: Final = 32
 PER_LANE: Final = 25
 
 
-Asked = tuple[Channel, Group, asyncio.Future[Call]]
+Asked = tuple[Channel, GroupedBinding, asyncio.Future[Call]]
 MOST_REFUSED: Final = 1_000
 """At once: each costs a channel and a line of the upstream's log, and a tenant may have any number."""
 
@@ -33,7 +33,7 @@ MOST_REFUSED: Final = 1_000
 class LeftOut:
     """A group whose binding fits into no frame or that the broker refuses; why in an operator's words."""
 
-    group: Group
+    group: GroupedBinding
     why: str
     is_refused: bool = False
     advice: str = ""  # where topic permissions refuse it, which may refuse all keys alike
@@ -51,15 +51,15 @@ class Binder:
         self._source = source
         self._destination = destination
 
-    async def bind(self, groups: Collection[Group]) -> list[LeftOut]:
+    async def bind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """Answers those that were left out: one binding of a tenant must not keep the others from being made."""
         return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
-    async def unbind(self, groups: Collection[Group]) -> list[LeftOut]:
+    async def unbind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """Answers those that stay bound: topic permissions of a former time may have allowed them."""
         return await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
-    async def bind_again(self, groups: Collection[Group]) -> list[LeftOut]:
+    async def bind_again(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """What exists already, most likely; nothing waits for it."""
         left_out: list[LeftOut] = []
         while groups:
@@ -79,7 +79,7 @@ class Binder:
         messages: int = answer["messages"]
         return messages
 
-    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> list[LeftOut]:
+    async def _each(self, method: Method, answer: Method, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         left_out: list[LeftOut] = []
         while groups:
             lanes = self._lanes(len(groups))
@@ -101,12 +101,12 @@ class Binder:
         lanes: list[Channel],
         method: Method,
         answer: Method,
-        groups: Collection[Group],
+        groups: Collection[GroupedBinding],
         left_out: list[LeftOut],
-    ) -> list[Group]:
+    ) -> list[GroupedBinding]:
         """Adds to `left_out`; answers those to ask again, as another's refusal closed their channel."""
         asked: list[Asked] = []
-        again: list[Group] = []
+        again: list[GroupedBinding] = []
         refused: set[Channel] = set()
         for lane, group in zip(cycle(lanes), groups, strict=False):
             if lane in refused:
@@ -124,7 +124,7 @@ class Binder:
                 left_out.append(LeftOut(group, str(error)))
         return again + await self._settle(asked, method, refused, left_out)
 
-    def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
+    def _ask(self, lane: Channel, method: Method, answer: Method, group: GroupedBinding) -> asyncio.Future[Call]:
         return lane.ask_soon(
             method,
             answer,
@@ -136,7 +136,7 @@ class Binder:
 
     async def _settle(
         self, asked: list[Asked], method: Method, refused: set[Channel], left_out: list[LeftOut]
-    ) -> list[Group]:
+    ) -> list[GroupedBinding]:
         """Looks at the answers in order, so the first error of a lane is the culprit's; what follows it there is to be
         asked again."""
         again = []
@@ -154,7 +154,7 @@ class Binder:
                     left_out.append(self._left_out(group, error))
         return again
 
-    def _left_out(self, group: Group, error: ChannelClosedError) -> LeftOut:
+    def _left_out(self, group: GroupedBinding, error: ChannelClosedError) -> LeftOut:
         why = one_line(str(error))
         if not error.is_over_topic:
             return LeftOut(group, why, is_refused=True)

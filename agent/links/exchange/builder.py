@@ -23,7 +23,7 @@ from agent.core.links.reconcile import (
 )
 from agent.core.model import Binding
 from agent.core.rules import names
-from agent.core.rules.bindings import Group, difference
+from agent.core.rules.bindings import GroupedBinding, difference
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
@@ -67,7 +67,7 @@ class Builder:
         self._is_sure = False  # that all of it was bound while this link held the queue
         self._steps: list[Step] = []  # that are left to do
         self._binder: Binder | None = None
-        self._asserted_next: list[Group] = []
+        self._asserted_next: list[GroupedBinding] = []
         self._has_tried_canary = False
 
     @property
@@ -216,7 +216,7 @@ class Builder:
             case DeleteInternal(letter):
                 await upstream_objects.delete_exchange(self._up, self._wanted.internal(letter))
 
-    def _serve(self, letter: str, bound: frozenset[Group]) -> None:
+    def _serve(self, letter: str, bound: frozenset[GroupedBinding]) -> None:
         built, wanted = self._built, self._wanted
         now = letter, wanted.queue, wanted.internal_arguments
         if (built.letter, built.queue, built.arguments) != now:
@@ -337,7 +337,7 @@ class Builder:
             size = min(AT_ONCE, count - at)
             await self._assert(self._binder, self._next_groups(size))
 
-    def _next_groups(self, count: int) -> list[Group]:
+    def _next_groups(self, count: int) -> list[GroupedBinding]:
         """Those in doubt first."""
         bound, doubtful = self._built.bound, self._built.doubtful
         taken = doubtful[-count:]
@@ -350,7 +350,7 @@ class Builder:
             del self._asserted_next[-more:]
         return [group for group in taken if group in bound]
 
-    async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
+    async def _assert(self, binder: Binder, groups: Collection[GroupedBinding]) -> None:
         try:
             left_out = await binder.bind_again(groups)
         except TransientError:

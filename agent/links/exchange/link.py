@@ -35,7 +35,7 @@ from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.tasks import both
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 LOOK_EVERY: Final = 1.0
 
@@ -119,7 +119,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         if probing is None:
             await super().keep_up()
         else:
-            await together(super().keep_up(), probing.run(self._open_for_probes))
+            await run_until_first(super().keep_up(), probing.run(self._open_for_probes))
 
     async def _open_for_probes(self) -> Shared:
         control, _ = self._controls[0]

@@ -15,7 +15,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
-from agent.core.rules.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
+from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import InDoubtError, NotEmptyError
 

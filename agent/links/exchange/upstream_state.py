@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from agent.amqp.failures import one_line
 from agent.core.fields import EMPTY, Table
 from agent.core.links.reconcile import Known
-from agent.core.rules.bindings import Group
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.links.exchange.binder import LeftOut
 
@@ -22,7 +22,7 @@ class UpstreamState:
     site: Site | None = None
     queue: str = ""
     letter: str | None = None
-    bound: frozenset[Group] = frozenset()
+    bound: frozenset[GroupedBinding] = frozenset()
     arguments: Table = EMPTY  # that the definition asked for
     note: str = ""
     left_out: tuple[LeftOut, ...] = ()
@@ -31,7 +31,7 @@ class UpstreamState:
     restored: str = ""  # that the upstream exchange was missing
     restored_at: float = 0.0
     may_have_rival: bool = False  # whoever served the link until now may still be building
-    doubtful: list[Group] = field(default_factory=list)
+    doubtful: list[GroupedBinding] = field(default_factory=list)
     """Asserted once more: nothing showed a deletion when they were bound, or another agent may have replaced what they
     were bound to since a former session."""
 

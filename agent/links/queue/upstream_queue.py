@@ -13,7 +13,7 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.core.model import Queue
-from agent.core.rules.objects import like_queue, undeclarable
+from agent.core.rules.declarations import like_queue, undeclarable
 from agent.errors import BrokerError, PermanentError
 
 

@@ -30,7 +30,7 @@ from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.until import NONE, Former
 from agent.links.tasks import both
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 CONSUMER_TAG: Final = "shovel"
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
@@ -205,7 +205,7 @@ class ShovelSession(Session[ShovelUpkeep]):
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
         followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
-        await together(upkeep.run(), flow.finished(), *followed, *timed)
+        await run_until_first(upkeep.run(), flow.finished(), *followed, *timed)
 
     async def _source(self) -> Shared:
         with happening_on(Side.UPSTREAM):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.connect import Connection, connect
-from agent.core.addresses import certificate, token
+from agent.core.addresses.expiry import certificate_expiry, token_expiry
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.check.releases import Certified, Opened
 from agent.core.model import Definitions
@@ -137,7 +137,7 @@ async def _certificates(connection: Connection, uri: AmqpUri) -> AsyncIterator[C
     if uri.tls is not None and uri.tls.cacertfile is not None:
         for found in _ends(f"an authority in {uri.tls.cacertfile}", await read_certificates(uri.tls.cacertfile)):
             yield found
-    end = None if uri.password is None else token.expiry(uri.password.reveal())
+    end = None if uri.password is None else token_expiry(uri.password.reveal())
     if end is not None:
         yield Certified("the token in the URI", end)
 
@@ -145,7 +145,7 @@ async def _certificates(connection: Connection, uri: AmqpUri) -> AsyncIterator[C
 def _ends(what: str, certificates: Iterable[bytes]) -> Iterator[Certified]:
     for der in certificates:
         try:
-            yield Certified(what, certificate.not_after(der))
+            yield Certified(what, certificate_expiry(der))
         except ValueError:
             continue
 

@@ -23,7 +23,7 @@ from agent.core.check.queue_policies import (
 from agent.core.check.releases import Opened
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
-from agent.core.rules.objects import queue_arguments
+from agent.core.rules.declarations import queue_arguments
 from agent.core.status.advice import advice
 from agent.downstream.reading import Bindings
 from agent.errors import BrokerError, Failure, FailureKind

@@ -19,7 +19,6 @@ from agent.core.check.releases import judge_clock, judge_opened, judge_pair
 from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
 from agent.definitions.sources.load import Configuration
-from agent.definitions.sources.references import may_be_elsewhere
 from agent.errors import BrokerError, Failure, FailureKind, Severity
 from agent.runtime.preflight.alarms import judge_alarms
 from agent.runtime.preflight.api import Api
@@ -155,7 +154,7 @@ class _Checking:
             self._findings.append(Finding(Level.ERROR, Topic.DEFINITIONS, "downstream", message))
             return None
         for problem in found.problems:
-            if may_be_elsewhere(problem):
+            if problem.may_be_elsewhere:
                 continue  # all sources were read: what none of them defines is reported by itself
             level = _LEVELS[problem.severity]
             if problem in self._configuration.warnings and problem.severity is Severity.WARNING:

@@ -12,7 +12,7 @@ from agent.core.links.lifecycle import Pause, Status
 from agent.core.links.pauses import paused
 from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
-from agent.core.rules.bindings import Group
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.settings import Histograms
 from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowledged
 from agent.core.status.causes import blamed
@@ -311,6 +311,6 @@ def _no_shovel(vhost: str, name: str) -> web.Response:
     return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
 
 
-def _group(group: Group, known: Known) -> list[Any]:
+def _group(group: GroupedBinding, known: Known) -> list[Any]:
     """Routing key, arguments, and whether it is bound; some a broker can't bind."""
     return [group.routing_key, to_tagged(group.arguments), group in known.bound]

@@ -5,7 +5,7 @@ import ssl
 import time
 import urllib.request
 
-from agent.core.addresses.certificate import not_after
+from agent.core.addresses.expiry import certificate_expiry
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import policies
@@ -38,9 +38,11 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
     ends = eventually(lambda: found if (found := told()).keys() >= wanted else None, 30, what="all are told")
     assert ends
     shown = ssl.PEM_cert_to_DER_cert(tls_broker.authority.client("agent").certfile.read_text())
-    assert abs(ends[*upstream, "client"] - not_after(shown)) < DAY / 24
+    assert abs(ends[*upstream, "client"] - certificate_expiry(shown)) < DAY / 24
     server = ssl.get_server_certificate(("localhost", tls_broker.amqps_port))
     assert (
-        ends[*upstream, "server"] == ends["downstream", "", "", "server"] == not_after(ssl.PEM_cert_to_DER_cert(server))
+        ends[*upstream, "server"]
+        == ends["downstream", "", "", "server"]
+        == certificate_expiry(ssl.PEM_cert_to_DER_cert(server))
     )
     assert ends[*upstream, "server"] - time.time() < 2 * DAY

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from agent.amqp.data.publish_tracker import Counts
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.addresses.peer_url import parse_peer
+from agent.core.addresses.http_url import HttpUrl, parse_peer
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical

@@ -12,7 +12,7 @@ from agent.core import fields
 from agent.core.fields import Field
 from agent.core.links import backoff
 from agent.core.rules import names
-from agent.core.rules.patterns import Patience, Pattern, TimedPattern
+from agent.core.rules.patterns import Pattern, TimeBudget, TimedPattern
 from agent.core.text.suggest import did_you_mean
 from tests.unit.core import strategies
 
@@ -97,8 +97,8 @@ def test_runaway_backtracking_is_no_verdict_and_no_hang() -> None:
 
 def test_a_pattern_that_takes_too_long_is_set_aside() -> None:
     """However many names there are, it costs its budget once; and an ordinary one costs nothing."""
-    patience = Patience().of_vhost()
-    slow, quick = TimedPattern("^(a|aa)+$", patience), TimedPattern("^a", patience)
+    budget = TimeBudget().of_vhost()
+    slow, quick = TimedPattern("^(a|aa)+$", budget), TimedPattern("^a", budget)
     names = [f"{'a' * 200}{number}" for number in range(10_000)]
     began = time.process_time()
     assert {slow.matches(name) for name in names} == {None}
@@ -121,7 +121,7 @@ def test_a_pattern_is_not_slow_because_the_machine_is_busy() -> None:
             asked += 1
             return None if asked < 3 else super().matches(name)
 
-    found = TimedPattern("^a", Patience().of_vhost(), compile_=Interrupted)
+    found = TimedPattern("^a", TimeBudget().of_vhost(), compile_=Interrupted)
     assert found.matches("a") is True
     assert found.problem is None
     assert asked == 3
@@ -129,8 +129,8 @@ def test_a_pattern_is_not_slow_because_the_machine_is_busy() -> None:
 
 def test_a_thousand_ordinary_patterns_are_judged() -> None:
     """Compiling them takes longer than all that a vhost's names may: that isn't taken off it."""
-    patience = Patience(time.thread_time).of_vhost()
-    patterns = [TimedPattern(rf"^tenant-{number}\.(orders|events)\..*$", patience) for number in range(1000)]
+    budget = TimeBudget(time.thread_time).of_vhost()
+    patterns = [TimedPattern(rf"^tenant-{number}\.(orders|events)\..*$", budget) for number in range(1000)]
     assert [each.matches("tenant-7.orders.x") for each in patterns[:20]] == [number == 7 for number in range(20)]
     assert patterns[999].matches("tenant-999.events.y") is True
     assert not any(each.problem for each in patterns)
@@ -148,17 +148,17 @@ def test_what_a_name_takes_now_and_then_is_made_up_for_by_others() -> None:
             now += 0.1 if name == "500" else 50e-6 if int(name) % 10 == 0 else 5e-6
             return False
 
-    patience = Patience(lambda: now).of_vhost()
-    patterns = [TimedPattern("^a", patience, compile_=Interrupted) for _ in range(100)]
+    budget = TimeBudget(lambda: now).of_vhost()
+    patterns = [TimedPattern("^a", budget, compile_=Interrupted) for _ in range(100)]
     assert {each.matches(str(number)) for number in range(1000) for each in patterns} == {False}
 
 
 def test_a_slow_vhost_leaves_time_for_the_others() -> None:
-    patience = Patience()
-    slow = patience.of_vhost()
+    budget = TimeBudget()
+    slow = budget.of_vhost()
     slow.take(100)
     assert TimedPattern("^a", slow).matches("a") is None
-    assert TimedPattern("^a", patience.of_vhost()).matches("a") is True
+    assert TimedPattern("^a", budget.of_vhost()).matches("a") is True
 
 
 def test_a_number_that_amqp_lacks_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agent.core.rules.steps import finish
+from agent.core.rules.resolve import finish
 from agent.definitions.sources.keeper import SourceReading
 from agent.definitions.sources.parameters import Steps, reading_parameters, reading_policies
 from agent.errors import ConfigurationError

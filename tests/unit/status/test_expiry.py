@@ -2,17 +2,17 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.core.addresses.expiry import Expiry, Peer, What
+from agent.core.addresses.expiry import Credential, Expiry, Peer
 from agent.status.expiry import exposition
 
 
 def test_the_first_of_several_alike_is_told() -> None:
     told = exposition(
         (
-            Expiry(Peer.UPSTREAM, What.SERVER, 300.0, vhost='a"b', upstream="origin"),
-            Expiry(Peer.UPSTREAM, What.SERVER, 200.0, vhost='a"b', upstream="origin"),
-            Expiry(Peer.UPSTREAM, What.CLIENT, 100.0, vhost='a"b', upstream="origin"),
-            Expiry(Peer.DOWNSTREAM, What.JWT, 50.5),
+            Expiry(Peer.UPSTREAM, Credential.SERVER, 300.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.UPSTREAM, Credential.SERVER, 200.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.UPSTREAM, Credential.CLIENT, 100.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.DOWNSTREAM, Credential.JWT, 50.5),
         )
     ).decode()
     found = {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from agent.definitions.document.findings import one_line
-from agent.definitions.sources.legacy.emit import render
-from agent.definitions.sources.legacy.errors import LegacyError
+from agent.definitions.sources.legacy.erlang import LegacyError, parse
 from agent.definitions.sources.legacy.federation import read_federation
-from agent.definitions.sources.legacy.terms import parse
 from agent.definitions.sources.legacy.translate import translate
+from agent.definitions.sources.legacy.yaml_writer import render
 
 __all__ = ["LegacyError", "import_legacy"]
 

@@ -1,59 +1,190 @@
-"""Finds the federation plugin's settings in a 2.x configuration, reads them and checks what they refer to."""
+"""The federation plugin's settings in a 2.x configuration: finds and reads them, and checks what they refer to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from agent.core.fields import INT64
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import quoted
-from agent.definitions.sources.legacy.connections import BrokerDefaults, Connection, Secrets, read_connection
-from agent.definitions.sources.legacy.exchanges import Exchange, read_exchange
-from agent.definitions.sources.legacy.properties import (
-    Problems,
-    Properties,
-    is_unset,
-    items_of,
-    key_name,
-    name,
-    properties,
-    proplists,
-    text_of,
-)
-from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM, UpstreamSet, read_set
-from agent.definitions.sources.legacy.terms import Atom, Document, Term, Tuple
+from agent.definitions.sources.legacy import proplists, upstreams
+from agent.definitions.sources.legacy.erlang import Atom, Document, Float, Integer, Term, Tuple, fail
+from agent.definitions.sources.legacy.proplists import Converter, LegacyProblems, PropertyList, Rule, property_list
+from agent.definitions.sources.legacy.upstreams import LegacyConnection, LegacySet
+from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place
 
 APPLICATION = "rabbitmq_federation"
 DOWNSTREAM_VARIABLE = "DOWNSTREAM_PASSWORD"
 DEFAULT_VHOST = "/"
 _SETTINGS = ("exchanges", "upstream_sets", "connections", "local_username", "local_nodename")
+_BUILT_IN = ("direct", "fanout", "topic", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyExchange:
+    """`upstream_set` and `set_at` are the name of its set and the location."""
+
+    name: str
+    vhost: str
+    upstream_set: str
+    set_at: Place
+    block: Block
+
+
+def _type(term: Term) -> Value:
+    if proplists.text_of(term) == "x-federation":
+        fail(term.at, "x-federation can't be based on itself; write topic, or the type the exchange has")
+    found = proplists.name(term)
+    if found not in _BUILT_IN and not found.startswith("x-"):
+        fail(term.at, f"write one of {', '.join(_BUILT_IN)}, or a plugin's type, which begins with x-")
+    return proplists.literal(found)
+
+
+def _internal_flag(term: Term) -> Value:
+    return None if proplists.flag(term) else False
+
+
+def _declarable(term: Term) -> str:
+    found = proplists.key_name(term)
+    if found.startswith("amq."):
+        fail(term.at, "names that begin with amq. are the broker's own; name another")
+    return found
+
+
+def _arguments(term: Term) -> Block:
+    items = proplists.items_of(term)
+    if items is None:
+        fail(term.at, 'write a list, as in [{<<"key">>, longstr, <<"value">>}]')
+    return Block(tuple({entry.key: entry for entry in map(_argument, items)}.values()))
+
+
+def _argument(term: Term) -> BlockEntry:
+    match term:
+        case Tuple((key, kind, value)):
+            return BlockEntry(proplists.key_name(key), _typed(kind, value))
+        case Tuple((key, value)):
+            return BlockEntry(proplists.key_name(key), _untyped(value))
+    return fail(term.at, 'write {<<"key">>, longstr, <<"value">>}')
+
+
+def _array(term: Term) -> Value:
+    return Rows(tuple(_element(item) for item in proplists.items_of(term) or ()))
+
+
+def _element(term: Term) -> Value:
+    match term:
+        case Tuple((kind, value)):
+            return _typed(kind, value)
+    return _untyped(term)
+
+
+def _typed(kind: Term, value: Term) -> Value:
+    read = _AMQP_TYPES.get(proplists.text_of(kind) or "")
+    if read is None:
+        fail(kind.at, f"this AMQP type has no counterpart; write one of {', '.join(_AMQP_TYPES)}")
+    return read(value)
+
+
+def _untyped(value: Term) -> Value:
+    match value:
+        case Atom("true") | Atom("false"):
+            return proplists.flag(value)
+        case Integer():
+            return _int64(value)
+        case Float(number):
+            return number
+    return proplists.written_text(value)
+
+
+def _real(term: Term) -> Value:
+    if not isinstance(term, Integer | Float):
+        fail(term.at, "write a number")
+    return float(term.value)
+
+
+def _void(_: Term) -> Value:
+    return None
+
+
+_int64: Converter = proplists.whole(INT64.start, INT64.stop - 1)
+_INTEGERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", "byte", "unsignedbyte", "timestamp")
+_AMQP_TYPES: dict[str, Converter] = {
+    "longstr": proplists.written_text,
+    "binary": proplists.written_text,
+    "bool": proplists.flag,
+    **dict.fromkeys(_INTEGERS, _int64),
+    "float": _real,
+    "double": _real,
+    "table": _arguments,
+    "array": _array,
+    "void": _void,
+}
+_EXCHANGE = {
+    "type": Rule("type", _type),
+    "durable": Rule("durable", proplists.flag),
+    "auto_delete": Rule("auto-delete", proplists.flag),
+    "internal": Rule("internal", _internal_flag),
+    "upstream_set": Rule("upstream-set", proplists.written_name),
+    "arguments": Rule("arguments", _arguments, "2.x declared the exchange without them"),
+}
+_MANDATORY = {
+    "exchange": 'add {exchange, "…"}',
+    "type": 'add {type, "topic"}, or the type the exchange has',
+    "upstream_set": 'add {upstream_set, "…"}, a name from upstream_sets',
+}
+_NAMES: dict[str, Callable[[Term], str]] = {
+    "exchange": _declarable,
+    "virtual_host": proplists.key_name,
+    "upstream_set": proplists.name,
+}
+_EXCHANGE_PROPERTIES = ("exchange", "virtual_host", *_EXCHANGE)
+
+
+def read_exchange(term: Term, default_vhost: str, problems: LegacyProblems) -> LegacyExchange | None:
+    given = property_list(term, "exchange", problems)
+    for key, advice in _MANDATORY.items():
+        if key not in given.found:
+            problems.add(given.at, f"the exchange has no {key}; {advice}")
+    entries = tuple(given.entries(_EXCHANGE, problems))
+    names = {
+        key: problems.attempt(key, read, given.found[key].value) for key, read in _NAMES.items() if key in given.found
+    }
+    exchange, upstream_set = names.get("exchange"), names.get("upstream_set")
+    if exchange is None or upstream_set is None:
+        return None
+    notes = (*given.notes, *given.without_counterpart(_EXCHANGE_PROPERTIES))
+    if "internal" in given.found and all(entry.key != "internal" for entry in entries):
+        notes = (*notes, "internal: internal exchanges can't be federated, so clients may publish to this one")
+    vhost = names.get("virtual_host") or default_vhost
+    return LegacyExchange(exchange, vhost, upstream_set, given.found["upstream_set"].value.at, Block(entries, notes))
 
 
 @dataclass(slots=True)
-class Federation:
+class LegacyFederation:
     """The contents of `{rabbitmq_federation, […]}`; exchanges by vhost and name."""
 
-    connections: dict[str, Connection] = field(default_factory=dict)
-    upstream_sets: dict[str, UpstreamSet] = field(default_factory=dict)
-    exchanges: dict[tuple[str, str], Exchange] = field(default_factory=dict)
+    connections: dict[str, LegacyConnection] = field(default_factory=dict)
+    upstream_sets: dict[str, LegacySet] = field(default_factory=dict)
+    exchanges: dict[tuple[str, str], LegacyExchange] = field(default_factory=dict)
     username: str | None = None
     nodename: str | None = None
     has_secrets: bool = False
     notes: list[str] = field(default_factory=list)
 
 
-def read_federation(document: Document, file: str) -> Federation:
+def read_federation(document: Document, file: str) -> LegacyFederation:
     """Returns everything, or raises LegacyError with all problems."""
-    problems = Problems()
-    reader = _Reader(_settings(document, file, problems), _broker_defaults(document), problems)
+    problems = LegacyProblems()
+    reader = _FederationReader(_settings(document, file, problems), _broker_defaults(document), problems)
     federation = reader.read()
     _check_references(federation, problems)
     problems.check()
     return federation
 
 
-def _settings(document: Document, file: str, problems: Problems) -> Properties:
+def _settings(document: Document, file: str, problems: LegacyProblems) -> PropertyList:
     found = list(_applications(document, APPLICATION))
     if not found:
         advice = "is this the rabbitmq.config of the broker that federates?"
@@ -64,44 +195,44 @@ def _settings(document: Document, file: str, problems: Problems) -> Properties:
     for again, _ in found[1:]:
         problems.add(again.at, f"{APPLICATION} is here for the second time; put both into one")
     at, settings = found[0]
-    given = properties(settings, APPLICATION, problems)
-    return Properties(at.at, given.found, given.notes)
+    given = property_list(settings, APPLICATION, problems)
+    return PropertyList(at.at, given.found, given.notes)
 
 
 def _applications(document: Document, wanted: str) -> Iterator[tuple[Tuple, Term]]:
     """Every `{wanted, Settings}`, alone or in the file's list."""
     for term in document.terms:
-        for item in (term,) if isinstance(term, Tuple) else items_of(term) or ():
+        for item in (term,) if isinstance(term, Tuple) else proplists.items_of(term) or ():
             match item:
-                case Tuple((application, settings)) if text_of(application) == wanted:
+                case Tuple((application, settings)) if proplists.text_of(application) == wanted:
                     yield item, settings
 
 
-def _broker_defaults(document: Document) -> BrokerDefaults:
+def _broker_defaults(document: Document) -> upstreams.BrokerDefaults:
     """The broker's own settings that the plugin used; errors in other settings aren't reported."""
     for _, settings in _applications(document, "rabbit"):
-        given = properties(settings, "rabbit", Problems()).found
-        texts = {key: text_of(given[key].value) for key in ("default_vhost", "default_user") if key in given}
-        return BrokerDefaults(
+        given = property_list(settings, "rabbit", LegacyProblems()).found
+        texts = {key: proplists.text_of(given[key].value) for key in ("default_vhost", "default_user") if key in given}
+        return upstreams.BrokerDefaults(
             texts.get("default_vhost") or DEFAULT_VHOST, texts.get("default_user"), "default_pass" in given
         )
-    return BrokerDefaults()
+    return upstreams.BrokerDefaults()
 
 
 @dataclass(slots=True)
-class _Reader:
-    given: Properties
-    defaults: BrokerDefaults
-    problems: Problems
-    secrets: Secrets = field(default_factory=lambda: Secrets({DOWNSTREAM_VARIABLE}))
-    result: Federation = field(default_factory=Federation)
+class _FederationReader:
+    given: PropertyList
+    defaults: upstreams.BrokerDefaults
+    problems: LegacyProblems
+    secrets: upstreams.Secrets = field(default_factory=lambda: upstreams.Secrets({DOWNSTREAM_VARIABLE}))
+    result: LegacyFederation = field(default_factory=LegacyFederation)
 
-    def read(self) -> Federation:
+    def read(self) -> LegacyFederation:
         for found, _, value in self._named("connections"):
-            read = read_connection(found, value, self.defaults, secrets=self.secrets, problems=self.problems)
+            read = upstreams.read_connection(found, value, self.defaults, secrets=self.secrets, problems=self.problems)
             self.result.connections[found] = read
         for found, at, value in self._named("upstream_sets"):
-            self.result.upstream_sets[found] = read_set(found, at, value, problems=self.problems)
+            self.result.upstream_sets[found] = upstreams.read_set(found, at, value, problems=self.problems)
         self._exchanges()
         self.result.username = self._name("local_username")
         self.result.nodename = self._name("local_nodename")
@@ -114,7 +245,7 @@ class _Reader:
         if key not in self.given.found:
             return ()
         value = self.given.found[key].value
-        items = proplists(value) if key == "exchanges" else items_of(value)
+        items = proplists.property_lists(value) if key == "exchanges" else proplists.items_of(value)
         if items is None:
             self.problems.add(value.at, f"{key}: write a list, as in {{{key}, […]}}")
         return items or ()
@@ -125,7 +256,7 @@ class _Reader:
         for item in self._items(key):
             match item:
                 case Tuple((written, value)):
-                    found = self.problems.attempt(key, key_name, written)
+                    found = self.problems.attempt(key, proplists.key_name, written)
                 case _:
                     self.problems.add(item.at, f'{key}: write this entry as {{"name", […]}}')
                     continue
@@ -153,10 +284,14 @@ class _Reader:
         if key not in self.given.found:
             return None
         value = self.given.found[key].value
-        return None if is_unset(value) or value == Atom("automatic") else self.problems.attempt(key, name, value)
+        return (
+            None
+            if proplists.is_unset(value) or value == Atom("automatic")
+            else self.problems.attempt(key, proplists.name, value)
+        )
 
 
-def _check_references(federation: Federation, problems: Problems) -> None:
+def _check_references(federation: LegacyFederation, problems: LegacyProblems) -> None:
     for exchange in federation.exchanges.values():
         if exchange.upstream_set not in federation.upstream_sets:
             _missing(
@@ -170,12 +305,12 @@ def _check_references(federation: Federation, problems: Problems) -> None:
         for member in upstream_set.members:
             if member.connection not in federation.connections:
                 _missing(member.connection, "connections", member.at, known=federation.connections, problems=problems)
-    every = federation.upstream_sets.get(EVERY_UPSTREAM)
+    every = federation.upstream_sets.get(upstreams.EVERY_UPSTREAM)
     if every is not None and not every.is_every(federation.connections):
         advice = "give it another name, here and wherever exchanges and clients name it"
         problems.add(every.at, f"the set 'all' can't be imported: 'all' now means every upstream of a vhost; {advice}")
 
 
-def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: Problems) -> None:
+def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: LegacyProblems) -> None:
     hint = did_you_mean(wanted, known) or "; add it there or name another"
     problems.add(at, f"{quoted(wanted)} is not in {where}{hint}")

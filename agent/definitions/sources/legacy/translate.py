@@ -6,10 +6,15 @@ import shlex
 from collections.abc import Iterator
 
 from agent.core.addresses.url_text import encode
-from agent.definitions.sources.legacy.emit import Block, Entry
-from agent.definitions.sources.legacy.federation import APPLICATION, DEFAULT_VHOST, DOWNSTREAM_VARIABLE, Federation
-from agent.definitions.sources.legacy.properties import literal
-from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM
+from agent.definitions.sources.legacy.federation import (
+    APPLICATION,
+    DEFAULT_VHOST,
+    DOWNSTREAM_VARIABLE,
+    LegacyFederation,
+)
+from agent.definitions.sources.legacy.proplists import literal
+from agent.definitions.sources.legacy.upstreams import EVERY_UPSTREAM
+from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry
 
 _AMQP = "127.0.0.1:5672"
 _MANAGEMENT = "127.0.0.1:15672"
@@ -40,10 +45,10 @@ _BINDINGS = "The agent reads bindings through `management`: enable rabbitmq_mana
 _LATIN1 = "The file isn't UTF-8 and was read as Latin-1: look at names beyond ASCII."
 
 
-def translate(federation: Federation, file: str, *, is_latin1: bool) -> Block:
+def translate(federation: LegacyFederation, file: str, *, is_latin1: bool) -> Block:
     entries = (
         *_agent(federation),
-        Entry("downstream", _downstream(federation)),
+        BlockEntry("downstream", _downstream(federation)),
         *_definitions(federation, DEFAULT_VHOST),
         *_vhosts(federation),
     )
@@ -52,7 +57,7 @@ def translate(federation: Federation, file: str, *, is_latin1: bool) -> Block:
     return Block(entries, (title, *notes))
 
 
-def _notes(federation: Federation, *, is_latin1: bool) -> Iterator[str]:
+def _notes(federation: LegacyFederation, *, is_latin1: bool) -> Iterator[str]:
     connections = federation.connections.values()
     noted = {
         _SECRETS: federation.has_secrets,
@@ -67,14 +72,14 @@ def _notes(federation: Federation, *, is_latin1: bool) -> Iterator[str]:
     yield from (f"{APPLICATION} {note}" for note in federation.notes)
 
 
-def _agent(federation: Federation) -> Iterator[Entry]:
+def _agent(federation: LegacyFederation) -> Iterator[BlockEntry]:
     if federation.nodename is None:
         return
     command = f"  rabbitmqctl set_cluster_name {shlex.quote(federation.nodename)}"
-    yield Entry("agent", Block((Entry("name", literal(federation.nodename)),), (_NODENAME, command)))
+    yield BlockEntry("agent", Block((BlockEntry("name", literal(federation.nodename)),), (_NODENAME, command)))
 
 
-def _downstream(federation: Federation) -> Block:
+def _downstream(federation: LegacyFederation) -> Block:
     if federation.username is None:
         login, note = "guest:guest", "local_username isn't set: 2.x used guest."
     else:
@@ -83,19 +88,19 @@ def _downstream(federation: Federation) -> Block:
             f"local_username needed no password within the broker; now it does: set {DOWNSTREAM_VARIABLE}, "
             "percent-encoded."
         )
-    entries = (Entry("uri", f"amqp://{login}@{_AMQP}"), Entry("management", f"http://{login}@{_MANAGEMENT}"))
+    entries = (BlockEntry("uri", f"amqp://{login}@{_AMQP}"), BlockEntry("management", f"http://{login}@{_MANAGEMENT}"))
     return Block(entries, (note, _BINDINGS))
 
 
-def _vhosts(federation: Federation) -> Iterator[Entry]:
+def _vhosts(federation: LegacyFederation) -> Iterator[BlockEntry]:
     others = dict.fromkeys(vhost for vhost, _ in federation.exchanges if vhost != DEFAULT_VHOST)
     if others:
-        yield Entry(
-            "vhosts", Block(tuple(Entry(vhost, Block(tuple(_definitions(federation, vhost)))) for vhost in others))
+        yield BlockEntry(
+            "vhosts", Block(tuple(BlockEntry(vhost, Block(tuple(_definitions(federation, vhost)))) for vhost in others))
         )
 
 
-def _definitions(federation: Federation, vhost: str) -> Iterator[Entry]:
+def _definitions(federation: LegacyFederation, vhost: str) -> Iterator[BlockEntry]:
     """All definitions for the default vhost, where clients may declare more; for other vhosts those that their
     exchanges need."""
     exchanges = [exchange for (where, _), exchange in federation.exchanges.items() if where == vhost]
@@ -105,10 +110,10 @@ def _definitions(federation: Federation, vhost: str) -> Iterator[Entry]:
         sets = {key: upstream_set for key, upstream_set in sets.items() if key in used}
         needed = {member.connection for upstream_set in sets.values() for member in upstream_set.members}
         upstreams = {key: connection for key, connection in upstreams.items() if key in needed}
-    named = tuple(Entry(key, upstream_set.rows) for key, upstream_set in sets.items() if key != EVERY_UPSTREAM)
+    named = tuple(BlockEntry(key, upstream_set.rows) for key, upstream_set in sets.items() if key != EVERY_UPSTREAM)
     sections = {
-        "upstreams": tuple(Entry(key, connection.block) for key, connection in upstreams.items()),
+        "upstreams": tuple(BlockEntry(key, connection.block) for key, connection in upstreams.items()),
         "upstream-sets": named,
-        "exchanges": tuple(Entry(exchange.name, exchange.block) for exchange in exchanges),
+        "exchanges": tuple(BlockEntry(exchange.name, exchange.block) for exchange in exchanges),
     }
-    yield from (Entry(key, Block(entries)) for key, entries in sections.items() if entries)
+    yield from (BlockEntry(key, Block(entries)) for key, entries in sections.items() if entries)

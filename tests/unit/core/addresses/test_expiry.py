@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.addresses.certificate import not_after
-from agent.core.addresses.token import expiry
+from agent.core.addresses.expiry import certificate_expiry, token_expiry
 from agent.network import read_certificates
 from tests.lab.certificates import Authority
 
@@ -31,7 +30,7 @@ async def test_a_certificate_ends_when_openssl_says(authority: Authority) -> Non
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=authority.cacertfile)
     [told] = context.get_ca_certs()
-    assert not_after(der) == ssl.cert_time_to_seconds(str(told["notAfter"]))
+    assert certificate_expiry(der) == ssl.cert_time_to_seconds(str(told["notAfter"]))
 
 
 async def test_every_certificate_of_a_chain_is_read(authority: Authority, tmp_path: Path) -> None:
@@ -43,10 +42,10 @@ async def test_every_certificate_of_a_chain_is_read(authority: Authority, tmp_pa
 
 async def test_a_certificate_cut_anywhere_is_an_error_or_has_its_end_already(authority: Authority) -> None:
     [der] = await read_certificates(str(authority.cacertfile))
-    end = not_after(der)
+    end = certificate_expiry(der)
     for length in range(len(der)):
         try:
-            assert not_after(der[:length]) == end
+            assert certificate_expiry(der[:length]) == end
         except ValueError:
             continue
 
@@ -54,7 +53,7 @@ async def test_a_certificate_cut_anywhere_is_an_error_or_has_its_end_already(aut
 @given(st.binary(max_size=200))
 def test_garbage_is_no_certificate(garbage: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        not_after(garbage)
+        certificate_expiry(garbage)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +70,9 @@ def test_garbage_is_no_certificate(garbage: bytes) -> None:
     ],
 )
 def test_a_token_ends_when_it_claims(claims: Any, end: float | None) -> None:
-    assert expiry(token(claims)) == end
+    assert token_expiry(token(claims)) == end
 
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*", fullmatch=True))
 def test_a_password_is_hardly_ever_a_token(password: str) -> None:
-    assert expiry(password) is None
+    assert token_expiry(password) is None

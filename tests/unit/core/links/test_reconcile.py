@@ -23,7 +23,7 @@ from agent.core.links.reconcile import (
     reconcile,
 )
 from agent.core.model import Binding
-from agent.core.rules.bindings import Group, Route
+from agent.core.rules.bindings import GroupedBinding, Route
 from agent.core.rules.hops import Site
 from agent.core.rules.names import LETTERS
 from tests.unit.core.some_links import exchange_link
@@ -33,7 +33,7 @@ WANTED = Wanted(exchange_link(), Route(UP, Site("down", "/"), "x", 1))
 KEYS = st.frozensets(st.sampled_from("abcd"))
 
 
-def known(letter: str, bound: frozenset[Group]) -> Known:
+def known(letter: str, bound: frozenset[GroupedBinding]) -> Known:
     return Known(UP, WANTED.queue, letter, WANTED.internal_arguments, bound)
 
 
@@ -44,7 +44,7 @@ class Broker:
     exchange: bool = False
     queue: bool = False
     canary: bool = False
-    bound: dict[str, set[Group]] = field(default_factory=dict)
+    bound: dict[str, set[GroupedBinding]] = field(default_factory=dict)
     queue_bound_to: set[str] = field(default_factory=set)
     other: set[str] = field(default_factory=set)
     known: Known | None = None
@@ -109,7 +109,8 @@ def bindings_of(keys: frozenset[str]) -> frozenset[Binding]:
 @st.composite
 def brokers(draw: st.DrawFn) -> Broker:
     bound = {
-        letter: {Group(key) for key in draw(KEYS)} for letter in draw(st.sampled_from([(), ("A",), ("B",), ("A", "B")]))
+        letter: {GroupedBinding(key) for key in draw(KEYS)}
+        for letter in draw(st.sampled_from([(), ("A",), ("B",), ("A", "B")]))
     }
     some = st.sets(st.sampled_from(sorted(bound))) if bound else st.just(set[str]())
     return Broker(draw(st.booleans()), True, draw(st.booleans()), bound, draw(some), draw(some))
@@ -170,13 +171,13 @@ def test_what_is_known_of_another_upstream_or_under_other_arguments_is_of_no_use
 
 
 def test_a_new_exchange_has_none_of_the_known_bindings() -> None:
-    seen = Seen(False, QueueSeen(0, 0), ("A",), known=known("A", frozenset({Group("a")})))
+    seen = Seen(False, QueueSeen(0, 0), ("A",), known=known("A", frozenset({GroupedBinding("a")})))
     steps = reconcile(WANTED, seen)
     assert Connect("A", frozenset()) in steps
 
 
 def test_an_exchange_whose_canary_is_gone_may_be_another_so_what_is_known_is_of_no_use() -> None:
-    bound = replace(known("A", frozenset({Group("a")})), has_canary=True)
+    bound = replace(known("A", frozenset({GroupedBinding("a")})), has_canary=True)
     seen = Seen(True, QueueSeen(0, 0), ("A",), known=bound)
     assert EnsureInternal(Verb.CREATE, "B") in reconcile(WANTED, seen)
     assert EnsureInternal(Verb.KEEP, "A", bound.bound) in reconcile(WANTED, replace(seen, canary_exists=True))
@@ -184,7 +185,7 @@ def test_an_exchange_whose_canary_is_gone_may_be_another_so_what_is_known_is_of_
 
 
 def test_what_the_broker_refused_is_not_announced_again() -> None:
-    large = Group("large")
+    large = GroupedBinding("large")
     here = replace(known("A", frozenset()), left_out=WANTED.groups(bindings_of(frozenset({"a"})), "A") | {large})
     steps = reconcile(WANTED, Seen(True, QueueSeen(0, 0), ("A",), known=replace(here, canary_is_refused=True)))
     assert not any(isinstance(step, EnsureCanary) for step in steps)

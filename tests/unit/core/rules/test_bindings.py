@@ -6,7 +6,7 @@ from hypothesis import given
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.model import Binding
-from agent.core.rules.bindings import Group, Route, difference
+from agent.core.rules.bindings import GroupedBinding, Route, difference
 from agent.core.rules.hops import BOUND_FROM, Site, bound_entry
 from tests.unit.core import strategies
 
@@ -40,7 +40,7 @@ def test_queue_and_exchange_destinations_share_a_group() -> None:
     both = [Binding("k", (), "q"), Binding("k", (), "x", destination_is_exchange=True), Binding("k", (), "q2")]
     (group,) = ROUTE.groups(both, "B")
     entry = bound_entry(Site("down", "/"), "/:orders B", 2)
-    assert group == Group("k", ((BOUND_FROM, fields.array(entry)),))
+    assert group == GroupedBinding("k", ((BOUND_FROM, fields.array(entry)),))
 
 
 def test_the_order_of_arguments_makes_no_other_group() -> None:
@@ -61,8 +61,10 @@ def test_a_binding_without_hops_left_or_from_the_upstream_itself_stays_here() ->
     assert ROUTE.groups([spent, back], "A") == frozenset()
 
 
-@given(st.sets(st.builds(Group, strategies.few_names)), st.sets(st.builds(Group, strategies.few_names)))
-def test_a_difference_leads_from_one_to_the_other(bound: set[Group], wanted: set[Group]) -> None:
+@given(
+    st.sets(st.builds(GroupedBinding, strategies.few_names)), st.sets(st.builds(GroupedBinding, strategies.few_names))
+)
+def test_a_difference_leads_from_one_to_the_other(bound: set[GroupedBinding], wanted: set[GroupedBinding]) -> None:
     change = difference(bound=frozenset(bound), wanted=frozenset(wanted))
     assert (bound | set(change.bind)) - set(change.unbind) == wanted
     assert bool(change) == (bound != wanted)

@@ -31,8 +31,7 @@ from agent.core.model import (
     VhostDefinitions,
     VhostState,
 )
-from agent.core.rules.resolve import Resolution, resolve, resolving
-from agent.core.rules.steps import finish
+from agent.core.rules.resolve import Resolution, finish, resolve, resolving
 from agent.errors import Place, Severity
 
 HERE = Place("agent.yaml", 1, 1)
@@ -319,7 +318,7 @@ LONG = "a" * 200 + "!"
 
 
 def again(vhost: VhostDefinitions, state: VhostState, before: Resolution) -> Resolution:
-    return finish(resolving(Definitions({"/": vhost}), {"/": state}, standing=before.links))
+    return finish(resolving(Definitions({"/": vhost}), {"/": state}, previous=before.links))
 
 
 def test_a_pattern_that_takes_too_long_is_a_problem_that_names_the_policy() -> None:

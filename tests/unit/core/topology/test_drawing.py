@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from agent.core.topology.drawing import as_dot, as_svg
-from agent.core.topology.graph import Carrier, End, Graph, Hop, Node
+from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Hop, Node
 
 SVG = "{http://www.w3.org/2000/svg}"
 GRAPH = Graph(
@@ -15,8 +15,8 @@ GRAPH = Graph(
     )
 )
 CARRIERS = (
-    Carrier("queue", "jobs", End("dc1", "/", "queue", "jobs"), End("dc2", "/", "queue", "jobs")),
-    Carrier("shovel", "drain", End("dc1", "/", "queue", "in"), End("dc2", "v", "exchange", "x")),
+    Carrier("queue", "jobs", CarrierEnd("dc1", "/", "queue", "jobs"), CarrierEnd("dc2", "/", "queue", "jobs")),
+    Carrier("shovel", "drain", CarrierEnd("dc1", "/", "queue", "in"), CarrierEnd("dc2", "v", "exchange", "x")),
 )
 
 

@@ -13,8 +13,7 @@ from agent.core.model import Binding
 from agent.core.rules import hops
 from agent.core.rules.bindings import Route
 from agent.core.topology.findings import Arrival, Part, Remedy, examine, ranges
-from agent.core.topology.flow import bound, copies
-from agent.core.topology.graph import Graph, Hop, Node
+from agent.core.topology.graph import Graph, Hop, Node, bound, copies
 
 Edges = Mapping[int, Sequence[int]]
 """For each downstream site the numbers of its upstream sites."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -21,10 +22,10 @@ from agent.core.model import (
     Upstream,
     VhostDefinitions,
 )
-from agent.core.topology.directory import Directory
-from agent.core.topology.graph import Carrier, End, Hop, Node
-from agent.core.topology.linking import carriers_of, graph_of
-from agent.core.topology.members import Address, Member, example
+from agent.core.topology.graph import Carrier, Hop, Node
+from agent.core.topology.graph import CarrierEnd as End
+from agent.core.topology.linking import Directory, carriers_of, graph_of
+from agent.core.topology.members import Address, Member, example, name_clusters, names_of
 from agent.errors import Place
 
 HERE = Place("test")
@@ -115,7 +116,12 @@ def test_queue_links_and_shovels_are_shown_as_what_they_are() -> None:
     )
     b = member("b", "amqp://a.example")
     assert carriers_of([a, b]) == (
-        Carrier("queue", "jobsexample", End("b", "/", "queue", "jobsexample"), End("a", "/", "queue", "jobsexample")),
+        Carrier(
+            "queue",
+            "jobsexample",
+            End("b", "/", "queue", "jobsexample"),
+            End("a", "/", "queue", "jobsexample"),
+        ),
         Carrier("shovel", "drain", End("b", "/", "queue", "in"), End("a", "/", "queue", "out")),
         Carrier("shovel", "spread", End("a", "/", "queue", "in"), End("b", "v", "exchange", "orders")),
     )
@@ -133,3 +139,68 @@ def test_queue_links_and_shovels_are_shown_as_what_they_are() -> None:
 )
 def test_a_name_that_a_pattern_matches(pattern: str, name: str | None) -> None:
     assert example(pattern) == name
+
+
+LOOPBACK = "amqp://127.0.0.1:5672"
+
+
+def called(*files: tuple[str, str, str, str]) -> list[str]:
+    """Of each file: its path, group, downstream and upstream."""
+    members = [replace(member(group, up, at=at), source=source) for source, group, at, up in files]
+    return [each.cluster for each in name_clusters(members)]
+
+
+def test_a_group_is_the_name_of_all_its_files() -> None:
+    assert called(("a.yaml", "dc1", LOOPBACK, "amqp://b"), ("b.yaml", "dc1", "amqp://other", "amqp://c")) == [
+        "dc1",
+        "dc1",
+    ]
+
+
+def test_an_address_that_no_other_file_has_is_the_name() -> None:
+    files = ("a.yaml", "", "amqp://A.example", "amqp://b"), ("b.yaml", "", "amqp://127.0.0.1:5673", "amqp://c")
+    assert called(*files, ("c.yaml", "", LOOPBACK, "amqp://c")) == [
+        "a.example:5672",
+        "127.0.0.1:5673",
+        "127.0.0.1:5672",
+    ]
+
+
+def test_loopback_addresses_of_several_files_are_several_clusters() -> None:
+    files = ("x/dc1.yaml", "", LOOPBACK, "amqp://b"), ("x/dc2.yaml", "", "amqp://localhost", "amqp://b")
+    assert called(*files) == ["dc1", "dc2"]
+
+
+def test_files_of_the_same_name_are_called_by_their_whole_path() -> None:
+    assert called(("1/a.yaml", "", LOOPBACK, "amqp://b"), ("2/a.yaml", "", LOOPBACK, "amqp://b")) == [
+        "1/a.yaml",
+        "2/a.yaml",
+    ]
+
+
+def test_a_file_called_as_a_group_is_another_cluster() -> None:
+    files = (
+        ("dc1.yaml", "", LOOPBACK, "amqp://b"),
+        ("b.yaml", "", LOOPBACK, "amqp://b"),
+        ("c.yaml", "dc1", "amqp://c", "amqp://b"),
+    )
+    assert called(*files) == ["dc1.yaml", "b", "dc1"]
+
+
+def test_the_same_links_to_the_same_address_are_replicas() -> None:
+    files = ("1.yaml", "", "amqp://r", "amqp://b"), ("2.yaml", "", "amqp://r", "amqp://b")
+    assert called(*files) == ["r:5672", "r:5672"]
+
+
+def test_other_links_to_the_same_address_may_be_another_cluster() -> None:
+    files = ("1.yaml", "", "amqp://r", "amqp://b"), ("2.yaml", "", "amqp://r", "amqp://c")
+    assert called(*files) == ["1", "2"]
+
+
+def test_an_address_of_a_group_does_not_name_another_file() -> None:
+    assert called(("1.yaml", "g", LOOPBACK, "amqp://b"), ("2.yaml", "", LOOPBACK, "amqp://c")) == ["g", "2"]
+
+
+def test_what_people_may_call_it() -> None:
+    [found] = name_clusters([replace(member("", "amqp://b", at=LOOPBACK), source="/etc/dc1.yaml")])
+    assert set(names_of(found)) == {"127.0.0.1:5672", "/etc/dc1.yaml", "dc1.yaml", "dc1"}

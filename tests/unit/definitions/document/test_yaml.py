@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import Path
-from agent.definitions.document.yaml_scalars import LongNumber, resolve
+from agent.definitions.document.yaml import LongNumber, resolve_scalar
 from agent.errors import ConfigurationError
 
 
@@ -60,8 +60,8 @@ def test_reads_block_and_flow_style() -> None:
     ],
 )
 def test_plain_scalars_follow_the_core_schema_of_1_2(text: str, value: object) -> None:
-    assert resolve(text) == value
-    assert type(resolve(text)) is type(value)
+    assert resolve_scalar(text) == value
+    assert type(resolve_scalar(text)) is type(value)
 
 
 def test_quoted_scalars_are_text() -> None:

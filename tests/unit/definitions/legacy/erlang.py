@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from agent.definitions.sources.legacy.terms import Atom, Binary, Float, Integer, List, Map, String, Term, Tuple
+from agent.definitions.sources.legacy.erlang import Atom, Binary, Float, Integer, List, Map, String, Term, Tuple
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 _SCALARS: st.SearchStrategy[Term] = st.one_of(

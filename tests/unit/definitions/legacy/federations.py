@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from agent.definitions.sources.legacy.terms import Atom, Integer, List, String, Term, Tuple
+from agent.definitions.sources.legacy.erlang import Atom, Integer, List, String, Term, Tuple
 from tests.unit.definitions.legacy.erlang import TERMS
 
 Terms: TypeAlias = st.SearchStrategy[Term]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.definitions.sources.legacy import LegacyError, import_legacy
-from agent.definitions.sources.legacy.terms import Atom, Binary, List, String, Term, Tuple
+from agent.definitions.sources.legacy.erlang import Atom, Binary, List, String, Term, Tuple
 from agent.definitions.sources.load import load_configuration
 from tests.unit.definitions.legacy.erlang import write
 from tests.unit.definitions.legacy.federations import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agent.core.model import Choice, Federation, LinkOverrides
 from agent.definitions.document.findings import Path
 from agent.definitions.document.json_text import JsonText
-from agent.definitions.models.local import NO_FEDERATION
+from agent.definitions.models.downstream_objects import NO_FEDERATION
 from agent.definitions.sources.exports import Export, read_export
 from agent.errors import ConfigurationError
 

@@ -22,6 +22,7 @@ from agent.core.model import (
     SetMember,
 )
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
+from agent.definitions.models.downstream_objects import NO_FEDERATION
 from agent.definitions.sources.load import load_configuration, load_http
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
@@ -438,6 +439,24 @@ def test_a_pattern_that_matches_no_upstream_of_the_file_needs_another_source(tmp
     [note] = found.warnings
     assert "matches no upstream of this file; another source has to define one" in str(note)
     assert not load(tmp_path, f"{downstream}upstreams: {{dc1: {{uri: 'amqp://h'}}}}\n{policies}\n").warnings
+
+
+def test_only_names_that_another_source_may_define_are_marked_so(tmp_path: Path) -> None:
+    """`check` reads all sources and leaves them out, whatever their messages say."""
+    downstream = "downstream: {uri: 'amqp://h', management: 'http://h'}\ndefinitions: {management: true}\n"
+    policies = (
+        "{p: {pattern: x, definition: {federation-upstream-pattern: ^dc}}, "
+        "q: {pattern: x, definition: {federation-upstream: gone}}, "
+        "r: {pattern: another source has to define, definition: {max-length: 5}}}"
+    )
+    sets = "upstream-sets: {another source has to define it: []}\n"
+    found = load(tmp_path, f"{downstream}upstreams: {{origin: {{uri: 'amqp://h'}}}}\n{sets}policies: {policies}\n")
+    assert {problem.message: problem.may_be_elsewhere for problem in found.warnings} == {
+        "the set is empty, so it defines no link": False,
+        "matches no upstream of this file; another source has to define one that it matches": True,
+        "upstream 'gone' isn't defined in this file; another source has to define it": True,
+        NO_FEDERATION: False,
+    }
 
 
 def test_a_policy_without_a_key_of_federation_is_noted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agent.core.model import (
     QueueSource,
     SetMember,
 )
-from agent.core.rules.steps import finish
+from agent.core.rules.resolve import finish
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.parameters import (
     MAX_OF_A_VHOST,

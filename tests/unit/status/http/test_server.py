@@ -20,7 +20,7 @@ from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Pha
 from agent.core.links.reconcile import Known
 from agent.core.model import Link
 from agent.core.rules import hops
-from agent.core.rules.bindings import Group
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError, Failure, FailureKind, PermanentError, Side
@@ -98,8 +98,8 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
         "known": None,
     }
     arguments = hops.with_entry((), hops.BOUND_FROM, hops.bound_entry(Site("dc2", "/"), "/:orders A", 1))
-    groups = frozenset(Group(f"key.{number}", arguments) for number in range(4_000))
-    large = frozenset({Group("large", arguments)})
+    groups = frozenset(GroupedBinding(f"key.{number}", arguments) for number in range(4_000))
+    large = frozenset({GroupedBinding("large", arguments)})
     known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True, left_out=large)
     served.board.put(LINK, RUNNING, Counts(), lambda: Gauges(known=known))
     async with aiohttp.ClientSession() as session:
@@ -120,7 +120,9 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
             shares.append(longest / (before - begun))
         found = json.loads(await read())
     assert (found["known"]["notices_deletions"], found["known"]["noticing_is_refused"]) == (True, False)
-    listed = [(Group(key, from_tagged(table)), is_bound) for key, table, is_bound in found["known"]["bindings"]]
+    listed = [
+        (GroupedBinding(key, from_tagged(table)), is_bound) for key, table, is_bound in found["known"]["bindings"]
+    ]
     assert frozenset(group for group, is_bound in listed if is_bound) == groups
     assert frozenset(group for group, is_bound in listed if not is_bound) == large
     assert min(shares) < 1 / 6, "messages have their turn meanwhile"

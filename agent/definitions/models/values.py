@@ -21,14 +21,14 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agent.core import fields
-from agent.core.addresses import http_url, peer_url, uri
+from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
 from agent.core.links.critical import LagCritical
 from agent.core.rules.patterns import Pattern
-from agent.definitions.document.yaml_scalars import LongNumber
+from agent.definitions.document.yaml import LongNumber
 from agent.errors import UriError
 
 Parsed = TypeVar("Parsed")
@@ -112,14 +112,21 @@ Name: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_SHORT_TEXT}),
 ]
 INTEGRAL = BeforeValidator(_whole)
-_WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|sec|m|min|h|d|w)\s*")
+_TIME: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|sec|m|min|h|d|w)\s*")
+_TIME_SCHEMA: Final = {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"}
 _IN_MS: Final = {
     "ms": 1, "s": 1_000, "sec": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
 
 
+def _seconds(value: object) -> float | None:
+    """The seconds of a time such as `10m`; None for anything else."""
+    given = _TIME.fullmatch(value) if isinstance(value, str) else None
+    return None if given is None else float(given[1]) * _IN_MS[given[2]] / 1000
+
+
 def _without_unit(value: object) -> object:
-    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    given = _TIME.fullmatch(value) if isinstance(value, str) else None
     if given is not None:
         written = round(float(given[1]) * _IN_MS[given[2]])
         raise refuse(f"it is in milliseconds, without a unit: for {given[1]} {given[2]} write {written}")
@@ -155,12 +162,10 @@ def _seconds_or_never(value: object) -> object:
         return None
     if value is None:
         raise refuse("expected a number of seconds or never, got nothing")
-    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
-    if given is not None:
-        return float(given[1]) * _IN_MS[given[2]] / 1000
-    if isinstance(value, str):
+    seconds = _seconds(value)
+    if seconds is None and isinstance(value, str):
         raise refuse("expected a number of seconds, a time such as 10m, or never")
-    return value
+    return value if seconds is None else seconds
 
 
 SecondsOrNever: TypeAlias = Annotated[
@@ -171,7 +176,7 @@ SecondsOrNever: TypeAlias = Annotated[
             "anyOf": [
                 {"const": "never"},
                 {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_EXPIRY / 1000},
-                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
+                _TIME_SCHEMA,
             ]
         }
     ),
@@ -181,25 +186,17 @@ SecondsOrNever: TypeAlias = Annotated[
 def _seconds_or_off(value: object) -> object:
     if value == "off" or value is False:  # YAML reads off as false
         return None
-    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
-    if given is not None:
-        return float(given[1]) * _IN_MS[given[2]] / 1000
-    if isinstance(value, str | bool) or value is None:
+    seconds = _seconds(value)
+    if seconds is None and (isinstance(value, str | bool) or value is None):
         raise refuse("expected a number of seconds, a time such as 10s, or off")
-    return value
+    return value if seconds is None else seconds
 
 
 SecondsOrOff: TypeAlias = Annotated[
     Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] | None,
     BeforeValidator(_seconds_or_off),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["off", False]},
-                {"type": "number", "minimum": 1, "maximum": 3600},
-                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
-            ]
-        }
+        {"anyOf": [{"enum": ["off", False]}, {"type": "number", "minimum": 1, "maximum": 3600}, _TIME_SCHEMA]}
     ),
 ]
 
@@ -207,9 +204,8 @@ SecondsOrOff: TypeAlias = Annotated[
 def _lag_limit(value: object) -> object:
     if value == "off" or value is False:  # YAML reads off as false
         return None
-    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
-    if given is not None:
-        seconds = float(given[1]) * _IN_MS[given[2]] / 1000
+    seconds = _seconds(value)
+    if seconds is not None:
         if not 0 < seconds <= MAX_EXPIRY / 1000:
             raise refuse("a time above 0, such as 5m, and not more than half a century")
         return LagCritical(seconds=seconds)
@@ -221,15 +217,7 @@ def _lag_limit(value: object) -> object:
 LagLimit: TypeAlias = Annotated[
     LagCritical | None,
     PlainValidator(_lag_limit),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["off", False]},
-                {"type": "integer", "minimum": 1},
-                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"enum": ["off", False]}, {"type": "integer", "minimum": 1}, _TIME_SCHEMA]}),
 ]
 
 
@@ -306,7 +294,7 @@ HttpUrls: TypeAlias = Annotated[
     tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
 ]
 PeerUrls: TypeAlias = Annotated[
-    tuple[Annotated[HttpUrl, BeforeValidator(_parser(peer_url.parse_peer))], ...],
+    tuple[Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse_peer))], ...],
     BeforeValidator(_one_or_many),
     _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://"),
 ]

@@ -18,7 +18,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BlockEntry:
     """One key, with the comment beside it."""
 
     key: str
@@ -30,7 +30,7 @@ class Entry:
 class Block:
     """A mapping, with the notes above its entries."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[BlockEntry, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.definitions.sources.legacy.errors import LegacyError
-from agent.definitions.sources.legacy.terms import (
+from agent.definitions.sources.legacy.erlang import (
     MAX_BYTES,
     MAX_DEPTH,
     Atom,
     Binary,
     Float,
     Integer,
+    LegacyError,
     List,
     Map,
     String,

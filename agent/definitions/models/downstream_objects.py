@@ -12,8 +12,8 @@ from pydantic_core import CoreSchema
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
 from agent.definitions.document.findings import Spot, suggest
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.value_types import Arguments, Name, Regex, ShortText, key, kind_of, refuse
+from agent.definitions.models.validation import StrictModel
+from agent.definitions.models.values import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 
 SET_KEY = "upstream-set"
@@ -21,7 +21,7 @@ NO_FEDERATION = "no key of federation: what this policy matches isn't federated,
 FEDERATION_KEYS = tuple(choice.value for choice in Choice)
 
 
-class PolicyDefinitionModel(Keys):
+class PolicyDefinitionModel(StrictModel):
     """What a policy does: exactly one of these keys. One that has no key of federation federates nothing, and keeps
     policies of a lower priority from doing so."""
 
@@ -40,7 +40,7 @@ class PolicyDefinitionModel(Keys):
 
     @classmethod
     def is_of_something_else(cls, raw: object) -> bool:
-        """Whether no key has to do with federation, not even a misspelt one."""
+        """True if no key has to do with federation, not even a misspelt one."""
         return (
             isinstance(raw, dict)
             and bool(raw)
@@ -77,7 +77,7 @@ class _AlsoOthers:
         return {"anyOf": [federating, others]}
 
 
-class PolicyModel(Keys):
+class PolicyModel(StrictModel):
     """Federates the exchanges and queues whose names match."""
 
     noun = "a policy"
@@ -86,8 +86,7 @@ class PolicyModel(Keys):
     apply_to: Annotated[
         Literal["exchanges", "queues", "classic_queues", "quorum_queues", "all"], BeforeValidator(_not_streams)
     ] = Field(
-        default="all",
-        description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default.",
+        default="all", description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default."
     )
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
         default=0, description="If several policies match, the one with the highest priority wins; 0 by default."
@@ -123,7 +122,8 @@ def _type(value: str) -> str:
 
 
 def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
-    """Where an exchange names its upstream set: the key, or an argument as clients use; the first one counts."""
+    """The places where an exchange names its upstream set, with the names: the key, or an argument as clients use. The
+    first one counts."""
     found: list[tuple[tuple[str, ...], object]] = [((SET_KEY,), raw[SET_KEY])] if SET_KEY in raw else []
     arguments = raw.get("arguments")
     if isinstance(arguments, dict):
@@ -131,7 +131,7 @@ def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
     return found
 
 
-class ExchangeModel(Keys):
+class ExchangeModel(StrictModel):
     """An exchange that the agent declares at start."""
 
     noun = "an exchange"
@@ -166,7 +166,7 @@ class ExchangeModel(Keys):
         return DeclaredExchange(name=name, place=place, **self.written())
 
 
-class BindingModel(Keys):
+class BindingModel(StrictModel):
     """One binding to create upstream, if the broker's own can't be read."""
 
     noun = "a binding"

@@ -43,7 +43,7 @@ def like_queue(queue: Queue) -> Table:
 
 
 def undeclarable(name: str, like: Queue) -> str:
-    """Why a missing queue upstream can't be declared like a queue whose arguments can't be represented."""
+    """The reason why a missing queue upstream can't be declared like a queue whose arguments can't be represented."""
     return (
         f"queue {name!r} is missing, and can't be declared like {like.name!r} downstream, as that {like.unusable}: "
         "declare it upstream"

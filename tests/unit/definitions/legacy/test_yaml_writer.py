@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.definitions.sources.legacy.emit import Block, Entry, Rows, Scalar, Value, render
+from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Scalar, Value, render
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _SCALARS: st.SearchStrategy[Scalar] = st.one_of(
@@ -87,7 +87,9 @@ _TRICKY = [
 
 
 def _nested(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
-    entries = st.lists(st.builds(Entry, _TEXT, inner, _TEXT), max_size=4, unique_by=lambda entry: entry.key).map(tuple)
+    entries = st.lists(st.builds(BlockEntry, _TEXT, inner, _TEXT), max_size=4, unique_by=lambda entry: entry.key).map(
+        tuple
+    )
     return st.one_of(
         st.builds(Block, entries, st.lists(_TEXT, max_size=2).map(tuple)),
         st.builds(Rows, st.lists(inner, max_size=4).map(tuple)),
@@ -108,20 +110,20 @@ def meant(value: Value) -> Any:
 
 
 @given(_VALUES, _TEXT)
-@example(Rows((Rows((Rows(()), Block())), Block((Entry("a", Rows((1,))),), ("note",)))), "\n- x: y")
+@example(Rows((Rows((Rows(()), Block())), Block((BlockEntry("a", Rows((1,))),), ("note",)))), "\n- x: y")
 def test_yaml_says_what_was_meant_whatever_the_comments(value: Value, note: str) -> None:
-    document = Block((Entry("key", value, note), Entry("after", 1)), notes=(note,))
+    document = Block((BlockEntry("key", value, note), BlockEntry("after", 1)), notes=(note,))
     assert yaml.safe_load(render(document)) == {"key": meant(value), "after": 1}
 
 
 @pytest.mark.parametrize("text", _TRICKY)
 def test_a_text_stays_a_text_as_key_and_as_value(text: str) -> None:
-    assert yaml.safe_load(render(Block((Entry(text, text),)))) == {text: text}
+    assert yaml.safe_load(render(Block((BlockEntry(text, text),)))) == {text: text}
 
 
 @given(st.one_of(st.sampled_from(_TRICKY), _TEXT))
 def test_what_is_not_quoted_is_a_word_in_yaml_1_2_too(text: str) -> None:
-    written = render(Block((Entry("key", text),))).removeprefix("key: ").rstrip("\n")
+    written = render(Block((BlockEntry("key", text),))).removeprefix("key: ").rstrip("\n")
     if not written.startswith('"'):
         assert written == text
         assert written[0].isalpha() or written[0] in "_/"
@@ -130,9 +132,13 @@ def test_what_is_not_quoted_is_a_word_in_yaml_1_2_too(text: str) -> None:
 
 
 def test_it_reads_well() -> None:
-    member = Block((Entry("upstream", "a"), Entry("max-hops", 2, "why")), notes=("left out",))
+    member = Block((BlockEntry("upstream", "a"), BlockEntry("max-hops", 2, "why")), notes=("left out",))
     document = Block(
-        (Entry("set", Rows((member, "b", Rows((1, 2))))), Entry("none", Block(), "beside"), Entry("float", 1e22)),
+        (
+            BlockEntry("set", Rows((member, "b", Rows((1, 2))))),
+            BlockEntry("none", Block(), "beside"),
+            BlockEntry("float", 1e22),
+        ),
         notes=("What differs:", "- " + "word " * 30),
     )
     assert render(document) == (

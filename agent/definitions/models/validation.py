@@ -1,18 +1,50 @@
-"""Checks a value against a model and reports errors in an operator's words, never quoting the value."""
+"""The base of all models of the configuration, and the check of a value against one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.definitions.document.findings import Path, Spot, quoted, suggest
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.values import kind_of
 
-AnyKeys = TypeVar("AnyKeys", bound=Keys)
+
+def kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class StrictModel(BaseModel):
+    """A mapping of the configuration; `noun` is its name in messages."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, alias_generator=kebab, hide_input_in_errors=True, defer_build=True
+    )
+    noun: ClassVar[str]
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        """Reports errors that involve several keys; gets the mapping as written, since other keys may be wrong."""
+
+    @classmethod
+    def about_unknown(cls, name: str) -> str:
+        """Advice to add about an unknown key."""
+        return suggest(name, (found.alias or known for known, found in cls.model_fields.items()))
+
+    def written(self) -> dict[str, Any]:
+        """The keys that were given, by the names of the core's model."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class SnakeCaseModel(StrictModel):
+    """RabbitMQ spells the keys of TLS options and message properties with underscores."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+
+AnyModel = TypeVar("AnyModel", bound=StrictModel)
 
 _EXPECTED = {
     "string_type": "text",
@@ -34,7 +66,7 @@ _LIMITS = {
 _LIKE_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
+def check(model: type[AnyModel], raw: object, spot: Spot) -> AnyModel | None:
     """The model, or None after all its errors were reported."""
     before = spot.findings.errors
     if isinstance(raw, dict):
@@ -50,7 +82,7 @@ def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
     return None
 
 
-def _report(detail: ErrorDetails, model: type[Keys], spot: Spot) -> None:
+def _report(detail: ErrorDetails, model: type[StrictModel], spot: Spot) -> None:
     path = _real_path(detail["loc"])
     inner = _model_at(model, path[:-1]) or model
     match detail["type"]:
@@ -116,7 +148,7 @@ def _hint(kind: str, value: object) -> str:
     return ""
 
 
-def _model_at(model: type[Keys], path: Path) -> type[Keys] | None:
+def _model_at(model: type[StrictModel], path: Path) -> type[StrictModel] | None:
     """The model of the mapping that a path leads to."""
     found: type[BaseModel] = model
     for part in path:
@@ -125,9 +157,9 @@ def _model_at(model: type[Keys], path: Path) -> type[Keys] | None:
         if inner is None:
             return None
         found = inner
-    return found if issubclass(found, Keys) else None
+    return found if issubclass(found, StrictModel) else None
 
 
-def _models_in(annotation: object) -> Iterator[type[Keys]]:
-    if isinstance(annotation, type) and issubclass(annotation, Keys):
+def _models_in(annotation: object) -> Iterator[type[StrictModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
         yield annotation

@@ -19,8 +19,8 @@ from agent.core.model import (
     QueueType,
     Unset,
 )
-from agent.core.rules.overrides import link_settings
-from agent.definitions.models.upstream import LinkKeys
+from agent.core.rules.resolve import link_settings
+from agent.definitions.models.clusters import LinkSettingsModel
 
 TEXT = st.none() | st.text(max_size=5)
 COUNT = st.none() | st.integers(0, 9)
@@ -66,7 +66,7 @@ def test_overrides_have_the_fields_of_settings_and_their_types() -> None:
 
 
 def test_the_document_has_a_key_for_every_field() -> None:
-    assert list(LinkKeys.model_fields) == names_of(LinkOverrides)
+    assert list(LinkSettingsModel.model_fields) == names_of(LinkOverrides)
 
 
 @given(OVERRIDES, OVERRIDES)

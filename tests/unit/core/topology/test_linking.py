@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.topology.recognition import Stranger, strangers_among
+from agent.core.topology.linking import UnknownUpstream, unknown_upstreams
 from tests.unit.core.topology.test_members import member
 
 HERE = "amqp://127.0.0.1:5672"
 
 
 def open_ones(*members: object) -> dict[str, tuple[str, ...]]:
-    return {each.address: each.may_be for each in strangers_among(members)}  # type: ignore[arg-type]
+    return {each.address: each.may_be for each in unknown_upstreams(members)}  # type: ignore[arg-type]
 
 
 def test_one_file_leaves_nothing_open() -> None:
-    assert strangers_among([member("a", "amqp://o", at=HERE)]) == (Stranger("o:5672", ("a",), ()),)
+    assert unknown_upstreams([member("a", "amqp://o", at=HERE)]) == (UnknownUpstream("o:5672", ("a",), ()),)
 
 
 def test_an_upstream_may_be_a_cluster_that_nobody_recognises() -> None:

@@ -8,10 +8,20 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from agent.definitions.document.findings import in_order
-from agent.definitions.sources.legacy.emit import Entry, Value
-from agent.definitions.sources.legacy.errors import LegacyError
-from agent.definitions.sources.legacy.terms import Atom, Binary, Float, Integer, List, Map, String, Term, Tuple
-from agent.definitions.sources.legacy.tokens import fail
+from agent.definitions.sources.legacy.erlang import (
+    Atom,
+    Binary,
+    Float,
+    Integer,
+    LegacyError,
+    List,
+    Map,
+    String,
+    Term,
+    Tuple,
+    fail,
+)
+from agent.definitions.sources.legacy.yaml_writer import BlockEntry, Value
 from agent.errors import Place, Problem
 
 MAX_NAME_BYTES = 255
@@ -31,7 +41,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one 2.x property is written now; None omits it."""
+    """The key and value that a 2.x property has now; where `read` returns None it is omitted."""
 
     key: str
     read: Converter
@@ -39,7 +49,7 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Problems:
+class LegacyProblems:
     """Collects all problems of a file, to report them together."""
 
     found: list[Problem] = field(default_factory=list)
@@ -61,20 +71,20 @@ class Problems:
 
 
 @dataclass(frozen=True, slots=True)
-class Properties:
+class PropertyList:
     """A property list; if a key occurs twice the first counts, as in 2.x."""
 
     at: Place
     found: Mapping[str, Property] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def entries(self, rules: Mapping[str, Rule], problems: Problems) -> Iterator[Entry]:
+    def entries(self, rules: Mapping[str, Rule], problems: LegacyProblems) -> Iterator[BlockEntry]:
         """The current keys in the order of the rules."""
         for name, rule in rules.items():
             if name in self.found:
                 value = problems.attempt(name, rule.read, self.found[name].value)
                 if value is not None:
-                    yield Entry(rule.key, value, rule.comment)
+                    yield BlockEntry(rule.key, value, rule.comment)
 
     def without_counterpart(self, known: Iterable[str]) -> tuple[str, ...]:
         """A note for each property without a counterpart."""
@@ -87,11 +97,11 @@ def shown(each: Property) -> str:
     return each.key if _WORD.fullmatch(each.key) and each.value.at != each.at else "a property"
 
 
-def properties(term: Term, what: str, problems: Problems) -> Properties:
+def property_list(term: Term, what: str, problems: LegacyProblems) -> PropertyList:
     items = items_of(term)
     if items is None:
         problems.add(term.at, f"{what}: write a list of properties, as in [{{key, value}}, …]")
-        return Properties(term.at)
+        return PropertyList(term.at)
     found: dict[str, Property] = {}
     notes: list[str] = []
     for item in items:
@@ -102,7 +112,7 @@ def properties(term: Term, what: str, problems: Problems) -> Properties:
             notes.append(f"{shown(each)} (line {each.at.line}): given before, and 2.x used the first; omitted")
         else:
             found[each.key] = each
-    return Properties(term.at, found, tuple(notes))
+    return PropertyList(term.at, found, tuple(notes))
 
 
 def _property(item: Term) -> Property | None:
@@ -125,7 +135,7 @@ def items_of(term: Term) -> tuple[Term, ...] | None:
     return None
 
 
-def proplists(term: Term) -> tuple[Term, ...] | None:
+def property_lists(term: Term) -> tuple[Term, ...] | None:
     """The property lists of a list; one without its own brackets counts too."""
     items = items_of(term)
     return (term,) if items and all(isinstance(item, Tuple) for item in items) else items

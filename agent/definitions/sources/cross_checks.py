@@ -1,0 +1,188 @@
+"""Checks between entries of a configuration: that the names they use are defined, and that exchanges support the
+settings of their upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from time import process_time
+from typing import Any
+
+from agent.core.model import Choice, Definitions, LinkOverrides, VhostDefinitions
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS
+from agent.core.rules.patterns import TimeBudget, TimedPattern
+from agent.core.rules.resolve import ALL
+from agent.core.text.suggest import in_another_vhost
+from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.definitions.models.downstream_objects import sets_of
+from agent.definitions.sources.decode import RawVhost
+
+_KEY = "forward-unrouted"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSources:
+    """The names that other sources define. An open one may define more than is known here; so may a broker that is
+    read, which isn't expected to define what the file names."""
+
+    definitions: Definitions = field(default_factory=Definitions)
+    is_open: bool = False
+    is_broker_read: bool = False
+
+
+class _Hints:
+    """Suggestions, with a limit on the time for comparing names."""
+
+    def __init__(self) -> None:
+        self._left = 5000
+
+    def of(self, name: str, known: set[str]) -> str:
+        self._left -= len(known)
+        return suggest(name, sorted(known)) if self._left > 0 else ""
+
+    def elsewhere(self, what: str, name: str, defined: Mapping[str, set[str]]) -> str:
+        self._left -= len(defined)
+        return in_another_vhost(what, name, defined) if self._left > 0 else ""
+
+
+def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
+    """Checks references, even of entries that have other errors."""
+    hints = _Hints()
+    upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
+    by_kind = {"upstream": upstreams, "upstream set": sets}
+    by_quoted_vhost = {what: {quoted(vhost): found for vhost, found in by.items()} for what, by in by_kind.items()}
+    for vhost in vhosts:
+        elsewhere = others.definitions.of(vhost.name)
+        known = {
+            "upstream": {*upstreams[vhost.name], *elsewhere.upstreams},
+            "upstream set": {*sets[vhost.name], *elsewhere.upstream_sets, ALL},
+        }
+        if others.is_open or others.is_broker_read:
+            _check_patterns(vhost, known["upstream"])
+        for what, name, spot in _references(vhost):
+            if name not in known[what] and not spot.findings.full:
+                hint = hints.elsewhere(what, name, by_quoted_vhost[what]) or hints.of(name, known[what])
+                missing = f"{what} {spot.name(name)} isn't defined in "
+                if others.is_open:
+                    spot.warn_undefined(f"{missing}this file; another source has to define it{hint}")
+                else:
+                    spot.error(f"{missing}vhost {quoted(vhost.name)}{hint}")
+
+
+def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
+    """Warns of patterns that match no upstream. Where all sources are known, resolving them shows that."""
+    budget = TimeBudget(process_time).of_vhost()
+    for name, policy in _mapping(vhost.raw.get("policies")).items():
+        pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
+        spot = vhost.spot.at("policies", name, "definition", Choice.PATTERN)
+        if not isinstance(pattern, str) or spot.is_unresolved() or spot.findings.full:
+            continue
+        timed = TimedPattern(pattern, budget)
+        if all(timed.matches(each) is False for each in sorted(upstreams)):
+            spot.warn_undefined("matches no upstream of this file; another source has to define one that it matches")
+
+
+def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for vhost in vhosts:
+        entries = vhost.raw.get(section)
+        found.setdefault(vhost.name, set()).update(entries if isinstance(entries, dict) else ())
+    return found
+
+
+def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
+    """The kind, name and location of each reference."""
+    for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
+        for number, member in enumerate(members if isinstance(members, list) else ()):
+            yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
+    for name, policy in _mapping(vhost.raw.get("policies")).items():
+        definition = _mapping(policy).get("definition")
+        spot = vhost.spot.at("policies", name, "definition")
+        yield from _named("upstream", definition, "federation-upstream", spot)
+        yield from _named("upstream set", definition, "federation-upstream-set", spot)
+    for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
+        for path, value in sets_of(_mapping(exchange)):
+            if isinstance(value, str) and value:
+                yield "upstream set", value, vhost.spot.at("exchanges", name, *path)
+
+
+def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, str, Spot]]:
+    value = _mapping(raw).get(key)
+    if isinstance(value, str) and value:
+        yield what, value, spot.at(key)
+
+
+def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
+    """Reports each exchange that doesn't support `forward-unrouted`, which an upstream of its set has."""
+    written: dict[str, list[Mapping[str, Any]]] = {}
+    for vhost in vhosts:
+        written.setdefault(vhost.name, []).append(vhost.raw)
+    sets = {name: _Sets(raw, others.definitions.of(name)) for name, raw in written.items()}
+    for vhost in vhosts:
+        for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
+            _check_exchange(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])
+
+
+def _check_exchange(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -> None:
+    type_ = exchange.get("type")
+    if not isinstance(type_, str) or not (type_ == "direct" or type_.startswith("x-")):
+        return
+    for path, named in sets_of(exchange)[:1]:
+        upstream = sets.forwarding(named) if isinstance(named, str) else None
+        if upstream is not None:
+            spot.error(
+                f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
+                "doesn't support: it has no binding that matches all messages; drop the key or use one of "
+                f"{', '.join(MATCH_ALL_BINDINGS)}",
+                *path,
+            )
+
+
+class _Sets:
+    """The sets of one vhost, as written here and as other sources define them; each is searched once."""
+
+    def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
+        self._upstreams: dict[str, Mapping[str, Any]] = {
+            name: _as_written(upstream.settings) for name, upstream in others.upstreams.items()
+        }
+        self._sets: dict[str, Iterable[Mapping[str, Any]]] = {
+            name: [{"upstream": member.upstream, **_as_written(member.settings)} for member in found.members]
+            for name, found in others.upstream_sets.items()
+        }
+        for vhost in raw:
+            self._upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
+            self._sets |= {name: _members(found) for name, found in _mapping(vhost.get("upstream-sets")).items()}
+        self._sets[ALL] = [{"upstream": name} for name in self._upstreams]
+        self._found: dict[str, str | None] = {}
+
+    def forwarding(self, name: str) -> str | None:
+        """The first upstream of a set that has the key."""
+        if name not in self._found:
+            self._found[name] = next(self._forwarding(name), None)
+        return self._found[name]
+
+    def _forwarding(self, name: str) -> Iterator[str]:
+        seen: set[tuple[str, object]] = set()
+        for member in self._sets.get(name, ()):
+            upstream = member.get("upstream")
+            if not isinstance(upstream, str) or upstream not in self._upstreams:
+                continue
+            merged = {**self._upstreams[upstream], **member}
+            one = (upstream, str(merged.get("exchange")))
+            if one not in seen and merged.get(_KEY) is True:
+                yield upstream
+            seen.add(one)  # of several with the same upstream name only the first counts
+
+
+def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:
+    """The keys of an upstream or a member that these checks read."""
+    keys = {_KEY: settings.forward_unrouted, "exchange": settings.exchange}
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _members(raw: object) -> list[Mapping[str, Any]]:
+    return [_mapping(member) for member in raw] if isinstance(raw, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
