@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from agent.check.configuration import Checked, Trial, check
+from agent.check.connections import Tried
+from agent.check.findings import Finding, Level, has_problems
 from agent.cli import output
 from agent.cli.references import resolved
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.check.finding import Finding, Level, has_problems
 from agent.core.text.counts import counted
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
-from agent.runtime.preflight.endpoints import Tried
-from agent.runtime.preflight.preflight import Checked, Trial, check
 
 MOST_SHOWN: Final = 50  # findings, in text
 MOST_IN_JSON: Final = 1_000
@@ -44,7 +44,7 @@ def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bo
 
 def _trial() -> Trial:
     try:
-        from agent.runtime.preflight.delivery import try_links
+        from agent.check.trial import try_links
     except ImportError as error:
         raise UsageError(
             "--deliver needs aio-pika, an independent client, which is not installed: the agent's image has it; "

@@ -9,6 +9,7 @@ import pytest
 from agent import look_up, network, read_in_time
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
+from agent.check import trial
 from agent.cli import check, deadline, import_legacy
 from agent.core import fields
 from agent.core.addresses import uri
@@ -20,7 +21,6 @@ from agent.definitions.models import settings, value_types
 from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
 from agent.management import client, elements, transport
-from agent.runtime.preflight import delivery
 from agent.runtime.replicas import replica
 from agent.status import history, peers
 from agent.status.export import files, pump
@@ -110,7 +110,7 @@ def row(what: str) -> str:
         ("what waits for the export's disk", [size(pump.MOST_WAITING), f"samples {size(pump.MOST_SAMPLES_WAITING)}"]),
         ("a file of the export", [size(files.LARGEST)]),
         ("findings that `check` shows", [f"{check.MOST_SHOWN},", f"{check.MOST_IN_JSON:,} as JSON"]),
-        ("links that `check --deliver` tries", [f"{delivery.MOST_TRIED}"]),
+        ("links that `check --deliver` tries", [f"{trial.MOST_TRIED}"]),
     ],
 )
 def test_a_limit_is_that_of_the_code(what: str, has: list[str]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.check.findings import Topic
 from agent.cli import deadline, main, quarantine_commands, status
 from agent.core import export_event
-from agent.core.check.finding import Topic
 from agent.core.links.lifecycle import Status
 from agent.core.rules import quarantine
 from agent.core.status import advice

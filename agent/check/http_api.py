@@ -1,0 +1,183 @@
+"""What a broker's HTTP API says of users, policies and queues; each question once, and an answer that fails is None."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from agent.check.core_alarms import NodeAlarms
+from agent.check.policies import Listed
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.permissions import Grant, TopicGrant
+from agent.errors import BrokerError
+from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer
+from agent.management.client import ManagementClient
+
+PATIENCE: Final = 10.0
+T = TypeVar("T")
+
+
+class Api:
+    """Use it with `async with`. `failures` are what could not be read, and why."""
+
+    def __init__(
+        self,
+        urls: Sequence[HttpUrl],
+        *,
+        where: str,
+        setting: str,
+        clock: Callable[[], float] = time.time,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.where = f"{where} {urls[0]}"
+        self._client = ManagementClient(urls, where=where, setting=setting, timeout=patience)
+        self._patience = patience
+        self._silence: str | None = None
+        self._clock = clock
+        self._answers: dict[Hashable, Any] = {}
+        self._asking: dict[Hashable, asyncio.Lock] = {}
+        self.failures: dict[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+    def forget(self) -> None:
+        """What is asked from now on is asked of the broker again."""
+        self._answers.clear()
+
+    async def grants(self, user: str) -> dict[str, Grant] | None:
+        """The user's permissions by vhost."""
+
+        async def ask() -> dict[str, Grant]:
+            answers = await self._client.permissions_of(user)
+            return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
+
+        return await self._once(("grants", user), f"permissions of user {user!r}", ask)
+
+    async def topic_grants(self, user: str) -> list[TopicGrant] | None:
+        async def ask() -> list[TopicGrant]:
+            answers = await self._client.topic_permissions_of(user)
+            return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
+
+        return await self._once(("topic grants", user), f"permissions of user {user!r} for topics", ask)
+
+    async def tags(self) -> frozenset[str] | None:
+        """Of the API's own user."""
+
+        async def ask() -> frozenset[str]:
+            found = (await self._client.whoami()).get("tags")
+            words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
+            return frozenset(str(each).strip() for each in words)
+
+        return await self._once(("tags",), "the tags of its user", ask)
+
+    async def policies(self, vhost: str) -> list[PolicyAnswer] | None:
+        return await self._once(
+            ("policies", vhost), f"policies of vhost {vhost!r}", lambda: self._client.policies_of(vhost)
+        )
+
+    async def operator_policies(self, vhost: str) -> list[PolicyAnswer] | None:
+        return await self._once(
+            ("operator policies", vhost),
+            f"operator policies of vhost {vhost!r}",
+            lambda: self._client.operator_policies_of(vhost),
+        )
+
+    async def queues(self, vhost: str) -> dict[str, Listed] | None:
+        async def ask() -> dict[str, Listed]:
+            return {
+                each["name"]: Listed(
+                    each["name"],
+                    str(each.get("type", "classic")),
+                    dict(each.get("arguments") or {}),
+                    each.get("policy") or None,
+                )
+                for each in await self._client.queues(vhost)
+            }
+
+        return await self._once(("queues", vhost), f"queues of vhost {vhost!r}", ask)
+
+    async def exchanges(self, vhost: str) -> dict[str, ExchangeAnswer] | None:
+        async def ask() -> dict[str, ExchangeAnswer]:
+            return {each["name"]: each for each in await self._client.exchanges(vhost)}
+
+        return await self._once(("exchanges", vhost), f"exchanges of vhost {vhost!r}", ask)
+
+    async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer] | None:
+        return await self._once(
+            ("bindings", vhost, exchange),
+            f"bindings of exchange {exchange!r} in vhost {vhost!r}",
+            lambda: self._client.bindings_from(vhost, exchange),
+        )
+
+    async def fresh_bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
+        """Asked again each time; raises BrokerError."""
+        return await self._client.bindings_from(vhost, exchange)
+
+    async def alarms(self) -> list[NodeAlarms] | None:
+        """Of the cluster's nodes; some seconds old, as statistics are."""
+
+        async def ask() -> list[NodeAlarms]:
+            nodes = [each for each in await self._client.nodes() if each.get("running") is not False]
+            return [_alarms_of(each) for each in nodes]
+
+        return await self._once(("alarms",), "alarms of its nodes", ask)
+
+    async def clock_difference(self) -> float | None:
+        """How many seconds the broker's clock is ahead, if that is more than the second that HTTP's times take."""
+
+        async def ask() -> float | None:
+            began = self._clock()
+            await self._client.overview()
+            ended = self._clock()
+            theirs = _seconds(self._client.date)
+            if theirs is None:
+                return None
+            return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
+
+        return await self._once(("clock",), "its clock", ask)
+
+    async def _once(self, key: Hashable, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        async with self._asking.setdefault(key, asyncio.Lock()):
+            if key not in self._answers:
+                self._answers[key] = await self._asked(what, ask)
+            found: T | None = self._answers[key]
+            return found
+
+    async def _asked(self, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        if self._silence is not None:  # each further question would take as long
+            self.failures[what] = self._silence
+            return None
+        began = time.monotonic()
+        try:
+            return await ask()
+        except BrokerError as error:
+            self.failures[what] = str(error)
+            if time.monotonic() - began >= self._patience / 2:
+                self._silence = str(error)
+            return None
+
+
+def _alarms_of(node: NodeAnswer) -> NodeAlarms:
+    return NodeAlarms(node["name"], _flag(node.get("mem_alarm")), _flag(node.get("disk_free_alarm")))
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _seconds(date: str | None) -> float | None:
+    try:
+        return None if date is None else parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None

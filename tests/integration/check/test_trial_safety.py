@@ -1,0 +1,78 @@
+"""Who could get a trial's message, by answers of an HTTP API that change meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from agent.check.connections import Endpoint
+from agent.check.context import LinkEnds
+from agent.check.findings import Level
+from agent.check.policies import Listed
+from agent.check.takers import Side, Sides
+from agent.check.trial import Trial, deliver_one
+from agent.core.addresses.uri import parse
+from agent.core.links.plan import Outlook, PlannedLink
+from tests.integration.check.some_brokers import Answers, amqp_broker, api
+from tests.unit.core.some_links import exchange_link
+
+KEY = "the-key-of-a-trial"
+
+
+def row(destination: str, key: str) -> dict[str, Any]:
+    shared = {"source": "x", "destination_type": "queue", "arguments": {}, "vhost": "/", "properties_key": key}
+    return shared | {"destination": destination, "routing_key": key}
+
+
+def a_broker(**rows: list[dict[str, Any]]) -> Answers:
+    exchange = {"name": "x", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}
+    return Answers(**{"exchanges": [exchange | {"vhost": "/"}], "bindings": []} | rows)
+
+
+async def test_a_binding_that_was_made_meanwhile_is_seen_but_not_the_trials_own() -> None:
+    there = a_broker()
+    async with api(there) as upstream, api(a_broker()) as downstream:
+        sides = Sides(Side("upstream", upstream, "/", "x", "topic"), Side("downstream", downstream, "/", "x", "topic"))
+        assert await sides.refusal(KEY) is None
+        there.rows["bindings"] = [row("the trial's", KEY)]
+        assert await sides.fresh_refusal(KEY) is None
+        there.rows["bindings"].append(row("a user's", "#"))
+        refusal = await sides.fresh_refusal(KEY)
+    assert refusal == "upstream, \"a user's\" is bound to exchange 'x' for every routing key"
+
+
+async def test_a_queue_whose_messages_are_dead_lettered_is_not_used() -> None:
+    policy = {"vhost": "/", "name": "all", "pattern": ".*", "apply-to": "queues", "priority": 0}
+    there = a_broker(policies=[policy | {"definition": {"dead-letter-exchange": "dlx"}}])
+    async with api(there) as upstream:
+        refusal = await Side("upstream", upstream, "/", "x", "topic", Listed("federation: x -> y")).refusal(KEY)
+    assert refusal is not None
+    assert "'federation: x -> y' has a dead-letter exchange by policy 'all'" in refusal
+
+
+async def test_an_api_that_does_not_answer_is_asked_once() -> None:
+    silent = Answers(silent=True)
+    async with api(silent, patience=0.3) as asked:
+        for vhost in map(str, range(20)):
+            assert await asked.policies(vhost) is None
+        assert len(asked.failures) == 20
+    assert silent.asked <= 3  # one question, and its attempts
+
+
+async def test_a_connection_that_is_lost_during_a_trial_is_a_finding() -> None:
+    there = a_broker()
+    bound = partial(there.rows.__setitem__, "bindings", [row("the trial's", KEY)])
+    ends = LinkEnds(
+        PlannedLink(exchange_link("x"), Outlook.RUN, "", ""), Endpoint("upstream a", "/", ()), Endpoint("here", "/", ())
+    )
+    async with (
+        api(there) as upstream,
+        api(a_broker()) as downstream,
+        amqp_broker(hangs_up=bound) as source,
+        amqp_broker() as destination,
+    ):
+        sides = Sides(Side("upstream", upstream, "/", "x", "topic"), Side("downstream", downstream, "/", "x", "topic"))
+        from_, to = (parse(f"amqp://127.0.0.1:{port}/%2f") for port in (source, destination))
+        found = await deliver_one(Trial(ends, exchange_link("x"), KEY, from_, to, sides))
+    assert found.level is Level.ERROR
+    assert "the trial failed: " in found.message
