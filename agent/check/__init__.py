@@ -1,1 +1,4 @@
-"""`check`: looks at every broker that a configuration names, and changes nothing there."""
+"""The command `check`: what is wrong with the brokers of a configuration before its links run. It changes nothing.
+
+`configuration` runs all checks. Each other module judges one subject and yields findings.
+"""

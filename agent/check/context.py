@@ -1,4 +1,4 @@
-"""What a check knows of the brokers: which addresses work, which links lead where, and whose HTTP API can be asked."""
+"""What all checks know of brokers: which addresses work, which links lead where, and whose HTTP API can be asked."""
 
 from __future__ import annotations
 
@@ -6,78 +6,72 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.check.connections import DESTINATION, SOURCE, Endpoint, Tried, beside, shovel_end, upstream
-from agent.check.findings import Finding, Level, Topic
-from agent.check.http_api import Api
-from agent.check.loops import Spot, Way
-from agent.check.releases import Opened
+from agent.check.connections import (
+    DESTINATION,
+    SOURCE,
+    Attempt,
+    BrokerFacts,
+    Endpoint,
+    address,
+    downstream_in,
+    shovel_end,
+    upstream,
+)
+from agent.check.findings import Finding, Topic
+from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import PlannedLink
-from agent.core.model import (
-    ExchangeDestination,
-    ExchangeLink,
-    ExchangeSource,
-    Link,
-    QueueLink,
-    ShovelLink,
-    ShovelPlace,
-)
+from agent.core.model import Link, ShovelLink
 
 _UPSTREAM: Final = "upstream "
 
 
 @dataclass(frozen=True, slots=True)
-class Apis:
+class BrokerApis:
     """`own` is the downstream's HTTP API. `given` are others, by VHOST/NAME or NAME of an upstream, or by HOST:PORT;
     `configured` are those that upstreams name themselves, by VHOST/NAME."""
 
     downstream: Sequence[AmqpUri]
-    own: Api | None = None
-    given: Mapping[str, Api] = field(default_factory=dict)
-    configured: Mapping[str, Api] = field(default_factory=dict)
+    own: BrokerApi | None = None
+    given: Mapping[str, BrokerApi] = field(default_factory=dict)
+    configured: Mapping[str, BrokerApi] = field(default_factory=dict)
 
-    def of(self, endpoint: Endpoint) -> Api | None:
-        addresses = {_address(uri) for uri in endpoint.uris}
-        keys = keys_of(endpoint)
+    def of(self, endpoint: Endpoint) -> BrokerApi | None:
+        keys = _keys_of(endpoint)
         given = (known[key] for known in (self.given, self.configured) for key in keys if key in known)
-        is_own = not addresses.isdisjoint(map(_address, self.downstream))
+        is_own = not endpoint.addresses.isdisjoint(map(address, self.downstream))
         return next(given, self.own if is_own else None)
 
     @property
-    def all(self) -> tuple[Api, ...]:
+    def all(self) -> tuple[BrokerApi, ...]:
         own = [] if self.own is None else [self.own]
         return tuple(dict.fromkeys([*own, *self.given.values(), *self.configured.values()]))
 
 
-def keys_of(endpoint: Endpoint) -> tuple[str, ...]:
-    """What an HTTP API of it can be given by, the most exact first."""
-    addresses = sorted({_address(uri) for uri in endpoint.uris})
+def _keys_of(endpoint: Endpoint) -> tuple[str, ...]:
+    """The keys that an HTTP API of the broker can be given by, the most exact first."""
+    addresses = sorted(endpoint.addresses)
     if not endpoint.where.startswith(_UPSTREAM):
         return tuple(addresses)
     name = endpoint.where.removeprefix(_UPSTREAM)
     return (f"{endpoint.default_vhost}/{name}", name, *addresses)
 
 
-def judge_given(given: Iterable[str], endpoints: Iterable[Endpoint]) -> Iterator[Finding]:
-    """Names of HTTP APIs that fit no broker, or several."""
+def judge_given_apis(given: Iterable[str], endpoints: Iterable[Endpoint]) -> Iterator[Finding]:
+    """Find names of HTTP APIs that fit no broker, or several."""
     brokers: dict[str, set[frozenset[str]]] = {}
     for endpoint in endpoints:
-        for key in keys_of(endpoint):
-            brokers.setdefault(key, set()).add(frozenset(map(_address, endpoint.uris)))
+        for key in _keys_of(endpoint):
+            brokers.setdefault(key, set()).add(endpoint.addresses)
     for name in given:
+        where = f"--api {name}"
         if name not in brokers:
             message = "no upstream has this name or address, so the HTTP API wasn't asked about any"
             fix = "give the name of an upstream, VHOST/NAME, or HOST:PORT as its URI has it"
-            yield Finding(Level.WARNING, Topic.DEFINITIONS, f"--api {name}", message, fix)
+            yield Finding.warning(Topic.DEFINITIONS, where, message, fix)
         elif len(brokers[name]) > 1 and ":" not in name:
             message = "upstreams of this name in several vhosts have different addresses, but one HTTP API"
-            yield Finding(
-                Level.WARNING, Topic.DEFINITIONS, f"--api {name}", message, f"give --api VHOST/{name} for each"
-            )
-
-
-def _address(uri: AmqpUri) -> str:
-    return f"{uri.connect_host}:{uri.connect_port}"
+            yield Finding.warning(Topic.DEFINITIONS, where, message, f"give --api VHOST/{name} for each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,70 +96,37 @@ def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
     if isinstance(link, ShovelLink):
         source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
         return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
-    return LinkEnds(planned, upstream(link.upstream, link.vhost, link.uris, downstream), beside(link.vhost, downstream))
+    source = upstream(link.upstream, link.vhost, link.uris, downstream)
+    return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class CheckContext:
+    """`cluster` is the downstream's name; empty if it could not be read. `addresses` has of each broker the first one
+    that works. `paused` are the ids of links that the running agent has paused."""
+
     links: tuple[LinkEnds, ...]
-    opened: Mapping[Endpoint, tuple[Opened, ...]]
+    brokers: Mapping[Endpoint, tuple[BrokerFacts, ...]]
     cluster: str
-    """The downstream's name; empty if it could not be read."""
-    apis: Apis
+    apis: BrokerApis
     addresses: Mapping[Endpoint, AmqpUri] = field(default_factory=dict)
-    """Of each broker the first address that works."""
     paused: frozenset[str] = frozenset()
-    """The ids of links that the running agent has paused."""
 
-    def shown(self, endpoint: Endpoint) -> Opened | None:
-        return next(iter(self.opened.get(endpoint, ())), None)
-
-    def by_source(self) -> dict[Endpoint, list[LinkEnds]]:
-        found: dict[Endpoint, list[LinkEnds]] = {}
-        for each in self.links:
-            found.setdefault(each.source, []).append(each)
-        return found
-
-    @property
-    def ways(self) -> list[Way]:
-        """Where links bring messages, as far as their brokers are known."""
-        return [way for each in self.links for way in [self._way(each)] if way is not None]
-
-    def _way(self, each: LinkEnds) -> Way | None:
-        source, destination = self.shown(each.source), self.shown(each.destination)
-        link = each.link
-        # A queue link takes messages only for consumers, so links in both directions are intended.
-        if source is None or destination is None or isinstance(link, QueueLink):
-            return None
-        if isinstance(link, ExchangeLink):
-            ends = _spot(source, "exchange", link.remote_name), _spot(destination, "exchange", link.name)
-            return Way(each.label, *ends, link.settings.max_hops)
-        at, to = _place(source, link.shovel.source), _place(destination, link.shovel.destination)
-        return None if at is None or to is None else Way(each.label, at, to)
+    def broker(self, endpoint: Endpoint) -> BrokerFacts | None:
+        """The facts from its first address that works."""
+        return next(iter(self.brokers.get(endpoint, ())), None)
 
 
-def _place(shown: Opened, place: ShovelPlace) -> Spot | None:
-    """None if it differs from message to message."""
-    if isinstance(place, ExchangeSource | ExchangeDestination):
-        return None if place.exchange is None else _spot(shown, "exchange", place.exchange)
-    return _spot(shown, "queue", place.queue)
-
-
-def _spot(shown: Opened, kind: str, name: str) -> Spot:
-    return Spot(shown.cluster or shown.where, shown.vhost, kind, name)
-
-
-def opened_by_endpoint(tried: Iterable[Tried]) -> dict[Endpoint, tuple[Opened, ...]]:
-    found: dict[Endpoint, list[Opened]] = {}
-    for each in tried:
-        if each.opened is not None:
-            found.setdefault(each.endpoint, []).append(each.opened)
-    return {endpoint: tuple(opened) for endpoint, opened in found.items()}
-
-
-def working_addresses(tried: Iterable[Tried]) -> dict[Endpoint, AmqpUri]:
-    found: dict[Endpoint, AmqpUri] = {}
-    for each in tried:
-        if each.opened is not None:
-            found.setdefault(each.endpoint, each.uri)
-    return found
+def context_of(
+    links: Sequence[PlannedLink], attempts: Iterable[Attempt], cluster: str, apis: BrokerApis
+) -> CheckContext:
+    brokers: dict[Endpoint, tuple[BrokerFacts, ...]] = {}
+    addresses: dict[Endpoint, AmqpUri] = {}
+    for each in attempts:
+        if each.broker is not None:
+            brokers[each.endpoint] = (*brokers.get(each.endpoint, ()), each.broker)
+            addresses.setdefault(each.endpoint, each.uri)
+    ends = tuple(ends_of(each, apis.downstream) for each in links)
+    return CheckContext(
+        ends, brokers, cluster, apis, addresses, frozenset(each.link.id for each in links if each.is_paused)
+    )

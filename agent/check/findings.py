@@ -1,14 +1,14 @@
-"""One result of a check: what, where, why and what to do."""
+"""A finding of `check`: what is wrong, where, why, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     """Errors and warnings are problems; a note is only worth knowing, such as what could not be judged."""
 
     ERROR = "error"
@@ -33,30 +33,50 @@ class Topic(StrEnum):
     DELIVERY = "delivery"
 
 
+Links = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """`where` names a broker, an object or a place in a file; `links` are those concerned, as `vhost/name`."""
 
-    level: Level
+    level: FindingLevel
     topic: Topic
     where: str
     message: str
     fix: str = ""
-    links: tuple[str, ...] = ()
+    links: Links = ()
+
+    @classmethod
+    def error(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.ERROR, topic, where, message, fix, links)
+
+    @classmethod
+    def warning(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.WARNING, topic, where, message, fix, links)
+
+    @classmethod
+    def note(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.NOTE, topic, where, message, fix, links)
 
 
-_LEVELS: Final = tuple(Level)
+_LEVELS: Final = tuple(FindingLevel)
 _TOPICS: Final = tuple(Topic)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first, each once."""
-    return sorted(dict.fromkeys(findings), key=_rank)
-
-
-def _rank(each: Finding) -> tuple[int, int, str, str]:
-    return _LEVELS.index(each.level), _TOPICS.index(each.topic), each.where, each.message
+    return sorted(
+        dict.fromkeys(findings),
+        key=lambda each: (_LEVELS.index(each.level), _TOPICS.index(each.topic), each.where, each.message),
+    )
 
 
 def has_problems(findings: Iterable[Finding]) -> bool:
-    return any(each.level is not Level.NOTE for each in findings)
+    return any(each.level is not FindingLevel.NOTE for each in findings)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,16 +1,16 @@
-"""What a broker's HTTP API says of users, policies and queues; each question once, and an answer that fails is None."""
+"""The HTTP API of a broker, as checks ask it: each question once, and an answer that fails is None."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from agent.check.core_alarms import NodeAlarms
-from agent.check.policies import Listed
+from agent.check.policies import PolicyTarget
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.permissions import Grant, TopicGrant
 from agent.errors import BrokerError
@@ -21,8 +21,17 @@ PATIENCE: Final = 10.0
 T = TypeVar("T")
 
 
-class Api:
-    """Use it with `async with`. `failures` are what could not be read, and why."""
+@dataclass(frozen=True, slots=True)
+class NodeAlarms:
+    """The alarms of a running node; None where the broker has no statistics of it."""
+
+    node: str
+    memory: bool | None
+    disk: bool | None
+
+
+class BrokerApi:
+    """Use it with `async with`. `failures` are the questions that could not be answered, and why."""
 
     def __init__(
         self,
@@ -36,7 +45,7 @@ class Api:
         self.where = f"{where} {urls[0]}"
         self._client = ManagementClient(urls, where=where, setting=setting, timeout=patience)
         self._patience = patience
-        self._silence: str | None = None
+        self._unanswered: str | None = None
         self._clock = clock
         self._answers: dict[Hashable, Any] = {}
         self._asking: dict[Hashable, asyncio.Lock] = {}
@@ -52,7 +61,7 @@ class Api:
         await self._client.__aexit__(kind, error, trace)
 
     def forget(self) -> None:
-        """What is asked from now on is asked of the broker again."""
+        """From now on the broker is asked again."""
         self._answers.clear()
 
     async def grants(self, user: str) -> dict[str, Grant] | None:
@@ -93,10 +102,10 @@ class Api:
             lambda: self._client.operator_policies_of(vhost),
         )
 
-    async def queues(self, vhost: str) -> dict[str, Listed] | None:
-        async def ask() -> dict[str, Listed]:
+    async def queues(self, vhost: str) -> dict[str, PolicyTarget] | None:
+        async def ask() -> dict[str, PolicyTarget]:
             return {
-                each["name"]: Listed(
+                each["name"]: PolicyTarget(
                     each["name"],
                     str(each.get("type", "classic")),
                     dict(each.get("arguments") or {}),
@@ -155,8 +164,8 @@ class Api:
             return found
 
     async def _asked(self, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        if self._silence is not None:  # each further question would take as long
-            self.failures[what] = self._silence
+        if self._unanswered is not None:  # each further question would take as long
+            self.failures[what] = self._unanswered
             return None
         began = time.monotonic()
         try:
@@ -164,7 +173,7 @@ class Api:
         except BrokerError as error:
             self.failures[what] = str(error)
             if time.monotonic() - began >= self._patience / 2:
-                self._silence = str(error)
+                self._unanswered = str(error)
             return None
 
 

@@ -1,19 +1,16 @@
-"""Which policy of a broker holds for a queue, and what it does to messages that a link moves there."""
+"""The policies of a broker: which of them hold for a queue or an exchange, and the values that follow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.check.findings import Finding, Level, Topic
 from agent.core.rules.patterns import Pattern
 
 NO_LIMIT: Final = -1
-_LOSES: Final = ("max-length", "max-length-bytes", "message-ttl", "expires")
-_DEAD_LETTERS: Final = ("max-length", "max-length-bytes", "message-ttl")
 _LOWEST: Final = frozenset({"delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires"})
-_FOR: Final[Mapping[str, frozenset[str]]] = {
+_APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
     "classic": frozenset({"all", "queues", "classic_queues"}),
     "quorum": frozenset({"all", "queues", "quorum_queues"}),
     "exchange": frozenset({"all", "exchanges"}),
@@ -21,7 +18,7 @@ _FOR: Final[Mapping[str, frozenset[str]]] = {
 # A policy with one key that a type of queue doesn't know holds for no queue of that type. These are the keys that no
 # release from 3.10 to 4.3 knows for it.
 _OF_STREAMS: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
-_UNKNOWN: Final[Mapping[str, frozenset[str]]] = {
+_UNKNOWN_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "classic": _OF_STREAMS | {"delivery-limit", "dead-letter-strategy"},
     "quorum": _OF_STREAMS
     | {"max-priority", "queue-mode", "queue-master-locator"}
@@ -30,9 +27,9 @@ _UNKNOWN: Final[Mapping[str, frozenset[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A queue as a broker lists it, or an exchange, whose type is `exchange` here; `arguments` as JSON. `policy` is the
-    name of the one in force, where the broker says it."""
+class PolicyTarget:
+    """A queue, or an exchange, whose type is `exchange` here; `arguments` as JSON. `policy` is the name of the one in
+    force, where the broker shows it."""
 
     name: str
     type: str = "classic"
@@ -41,7 +38,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectivePolicy:
     """The value in force of each key, where it is from, and which policies hold."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -54,9 +51,9 @@ class Effective:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def effective(
-    queue: Listed, policies: Iterable[Mapping[str, Any]], operator_policies: Iterable[Mapping[str, Any]]
-) -> Effective:
+def effective_policy(
+    target: PolicyTarget, policies: Iterable[Mapping[str, Any]], operator_policies: Iterable[Mapping[str, Any]]
+) -> EffectivePolicy:
     """Arguments, the policy and the operator policy together, as brokers do: of limits the lowest holds."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -71,82 +68,33 @@ def effective(
                 continue
             values[key], sources[key] = value, source
 
-    add({key.removeprefix("x-"): value for key, value in queue.arguments.items()}, "its arguments")
-    policy, operator_policy = _winner(queue, policies, queue.policy), _winner(queue, operator_policies)
+    add({key.removeprefix("x-"): value for key, value in target.arguments.items()}, "its arguments")
+    policy, operator_policy = _winner(target, policies, target.policy), _winner(target, operator_policies)
     for kind, winner in (("policy", policy), ("operator policy", operator_policy)):
         if winner is not None:
             add(definition_of(winner), f"{kind} {winner['name']!r}")
-    return Effective(values, sources, policy, operator_policy)
+    return EffectivePolicy(values, sources, policy, operator_policy)
 
 
 def definition_of(policy: Mapping[str, Any]) -> dict[str, Any]:
     return dict(policy["definition"] or {})
 
 
-def holds_for(policy: Mapping[str, Any], queue: Listed) -> bool:
-    """Whether it may, if no other one has a higher priority."""
-    targets = _FOR.get(queue.type, frozenset({"all", "queues"}))
-    if policy.get("apply-to", "all") not in targets or not _matches(policy, queue.name):
+def can_hold_for(policy: Mapping[str, Any], target: PolicyTarget) -> bool:
+    """True if the policy holds where no other one has a higher priority."""
+    allowed = _APPLY_TO.get(target.type, frozenset({"all", "queues"}))
+    if policy.get("apply-to", "all") not in allowed:
         return False
-    return _UNKNOWN.get(queue.type, frozenset()).isdisjoint(definition_of(policy))
-
-
-def _winner(queue: Listed, listed: Iterable[Mapping[str, Any]], told: str | None = None) -> Mapping[str, Any] | None:
-    """Of several with one priority, the one that is `told`: which one the broker takes, nothing else shows."""
-    matching = [each for each in listed if holds_for(each, queue)]
-    return max(matching, key=lambda each: (float(each.get("priority", 0)), each["name"] == told), default=None)
-
-
-def _matches(policy: Mapping[str, Any], name: str) -> bool:
     try:
-        return bool(Pattern(str(policy["pattern"])).matches(name))
+        matches = bool(Pattern(str(policy["pattern"])).matches(target.name))
     except ValueError:
         return False
+    return matches and _UNKNOWN_KEYS.get(target.type, frozenset()).isdisjoint(definition_of(policy))
 
 
-def judge_own(where: str, vhost: str, queue: Listed, found: Effective) -> Iterator[Finding]:
-    """The queue that exists for a link only."""
-    keys = [key for key in _LOSES if found.number(key) is not None and "policy" in found.sources[key]]
-    if keys:
-        yield Finding(
-            Level.WARNING,
-            Topic.LIMITS,
-            where,
-            f"the link's queue {queue.name!r} in vhost {vhost!r} has {', '.join(keys)} by {found.sources[keys[0]]}: "
-            "messages that wait for the link may be dropped",
-            "change the policy's pattern so that it doesn't match names that begin with 'federation: '",
-        )
-
-
-def judge_probed(where: str, vhost: str, queue: Listed, found: Effective) -> Iterator[Finding]:
-    """A link's own queue that probes go through. They never expire, but what the queue drops it dead-letters."""
-    target = found.values.get("dead-letter-exchange")
-    if not isinstance(target, str):
-        return
-    if limits := [f"{key} by {found.sources[key]}" for key in _DEAD_LETTERS if found.number(key) is not None]:
-        yield Finding(
-            Level.WARNING,
-            Topic.LIMITS,
-            where,
-            f"the link's queue {queue.name!r} in vhost {vhost!r} has dead-letter-exchange {target!r} by "
-            f"{found.sources['dead-letter-exchange']}, and {', '.join(limits)}: probes that it drops go there, "
-            "and may reach queues of users",
-            "change the policy's pattern so that it doesn't match names that begin with 'federation: ', or remove "
-            "`probe` from the upstream",
-        )
-
-
-def judge_destination(where: str, vhost: str, queue: Listed, found: Effective) -> Iterator[Finding]:
-    """A queue that a link's messages go to."""
-    bounds = [key for key in ("max-length", "max-length-bytes") if found.number(key) is not None]
-    overflow = str(found.values.get("overflow", ""))
-    if bounds and overflow.startswith("reject-publish"):
-        limits = ", ".join(f"{key} {found.number(key)}" for key in bounds)
-        yield Finding(
-            Level.WARNING,
-            Topic.LIMITS,
-            where,
-            f"queue {queue.name!r} in vhost {vhost!r} refuses messages when it is full ({limits}, {overflow}, by "
-            f"{found.sources[bounds[0]]}): links that publish to it wait then, and messages collect upstream",
-            "raise the limit, or watch the queue's length",
-        )
+def _winner(
+    target: PolicyTarget, policies: Iterable[Mapping[str, Any]], in_force: str | None = None
+) -> Mapping[str, Any] | None:
+    """Of several with one priority, the one `in_force`: nothing else shows which one the broker takes."""
+    matching = [each for each in policies if can_hold_for(each, target)]
+    return max(matching, key=lambda each: (float(each.get("priority", 0)), each["name"] == in_force), default=None)

@@ -1,56 +1,80 @@
-"""What links depend on: queues and their policies, alternate exchanges, the event exchange."""
+"""Queues that links take messages from, and queues that they bring them to: what their policies do to these messages.
+
+A quorum queue drops what a link returns too often. The command that raises this limit has to change nothing else. A
+queue has one policy. A new one must not take the place of the user's, whose other keys would be gone, so the limit goes
+into the policy that holds. Where that one holds for other types of queues too, which it wouldn't with this key, the
+queue gets a copy of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from shlex import quote
 from typing import Any, Final
 
-from agent.amqp.connect import connect_any
-from agent.amqp.passive_declares import ExchangeFound, Presence, probe
-from agent.check.connections import CONNECTION_NAME, DEFAULT_VHOST, PATIENCE, Endpoint
-from agent.check.context import LinkEnds, Scene
-from agent.check.delivery_limits import Vhost, judge_returns
-from agent.check.findings import Finding, Level, Topic
-from agent.check.http_api import Api
+from agent.check.connections import BrokerFacts, Endpoint
+from agent.check.context import CheckContext, LinkEnds
+from agent.check.findings import Finding, Topic
 from agent.check.policies import (
-    Effective,
-    Listed,
-    effective,
-    judge_destination,
-    judge_own,
-    judge_probed,
+    NO_LIMIT,
+    EffectivePolicy,
+    PolicyTarget,
+    can_hold_for,
+    definition_of,
+    effective_policy,
 )
-from agent.check.releases import Opened
-from agent.core import fields
-from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
-from agent.core.permissions import EVENTS
+from agent.core.permissions import escaped
+from agent.core.rules.names import QUEUE_PREFIX
 from agent.core.rules.objects import queue_arguments
-from agent.core.status.advice import advice
 from agent.downstream.reading import Bindings
-from agent.errors import BrokerError, Failure, FailureKind
-from agent.links.ends import DOWNSTREAM
 
-ALTERNATE: Final = "alternate-exchange"
 MOST_QUEUES: Final = 1_000  # whose policies are looked at
+SAFE_RETURNS: Final = 1_000
+DEFAULT_LIMIT: Final = 20
+ADVISED: Final = 1_000_000
+LIMIT: Final = "delivery-limit"
+NAME: Final = "federation-returns"
+_DROPPING: Final = ("max-length", "max-length-bytes", "message-ttl")  # what they drop is dead-lettered
+_OTHER_PATTERN: Final = "change the policy's pattern so that it doesn't match names that begin with 'federation: '"
 
 
-async def judge_queues(scene: Scene, bindings: Bindings) -> AsyncIterator[Finding]:
-    """The queues that links take messages from, and those that they bring them to."""
-    looked: set[tuple[Endpoint, str]] = set()
-    vhosts: dict[Endpoint, Vhost] = {}
-    for each in scene.links:
-        if len(looked) >= MOST_QUEUES:
+@dataclass(frozen=True, slots=True)
+class ListedVhost:
+    """What the HTTP API lists of a vhost."""
+
+    name: str
+    queues: Collection[PolicyTarget]
+    policies: Collection[Mapping[str, Any]]
+    _examined: dict[str, PolicyTarget | None] = field(default_factory=dict, init=False)
+
+    def queue_of_another_type(self, policy: Mapping[str, Any]) -> PolicyTarget | None:
+        """A queue that isn't a quorum queue, and that the policy may hold for. Queues are many: each policy's are
+        searched once."""
+        name = policy["name"]
+        if name not in self._examined:
+            others = (each for each in self.queues if each.type != "quorum" and can_hold_for(policy, each))
+            self._examined[name] = next(others, None)
+        return self._examined[name]
+
+
+async def judge_queues(context: CheckContext, bindings: Bindings) -> AsyncIterator[Finding]:
+    seen: set[tuple[Endpoint, str]] = set()
+    vhosts: dict[Endpoint, ListedVhost] = {}
+    for each in context.links:
+        if len(seen) >= MOST_QUEUES:
             message = f"policies and arguments of queues after the first {MOST_QUEUES} weren't looked at"
-            yield Finding(Level.NOTE, Topic.LIMITS, "queues", message)
+            yield Finding.note(Topic.LIMITS, "queues", message)
             return
-        sources = [name for name in [_source(each, scene)] if name is not None]
-        targets = _targets(each, bindings)
-        for endpoint, names, is_source in ((each.source, sources, True), (each.destination, targets, False)):
-            fresh = [name for name in names if (endpoint, name) not in looked][:MOST_QUEUES]
-            looked.update((endpoint, name) for name in fresh)
-            async for found in _judge(each, endpoint, fresh, vhosts, scene=scene, is_source=is_source):
+        sources, destinations = _source(each, context), _destinations(each, bindings)
+        for endpoint, names, is_source in ((each.source, sources, True), (each.destination, destinations, False)):
+            new = [name for name in names if (endpoint, name) not in seen][:MOST_QUEUES]
+            seen.update((endpoint, name) for name in new)
+            async for found in _judge(each, endpoint, new, vhosts, context=context, is_source=is_source):
                 yield found
 
 
@@ -58,79 +82,84 @@ async def _judge(
     each: LinkEnds,
     endpoint: Endpoint,
     names: Sequence[str],
-    vhosts: dict[Endpoint, Vhost],
+    vhosts: dict[Endpoint, ListedVhost],
     *,
-    scene: Scene,
+    context: CheckContext,
     is_source: bool,
 ) -> AsyncIterator[Finding]:
-    api, shown = scene.apis.of(endpoint), scene.shown(endpoint)
-    if not names or shown is None:
+    api, broker = context.apis.of(endpoint), context.broker(endpoint)
+    if not names or broker is None:
         return
-    is_own = is_source and isinstance(each.link, ExchangeLink)
+    own = _own_queue(names[0], each.link) if is_source else None
     if api is None:
-        if is_source and shown.limits_deliveries and (not is_own or _own_type(each) == "quorum"):
-            yield Finding(
-                Level.NOTE,
+        if is_source and broker.limits_deliveries and (own is None or own.type == "quorum"):
+            yield Finding.note(
                 Topic.RELEASE,
-                shown.where,
-                f"whether quorum queues in vhost {shown.vhost!r} have a delivery limit can't be judged without the "
+                broker.where,
+                f"whether quorum queues in vhost {broker.vhost!r} have a delivery limit can't be judged without the "
                 f"broker's HTTP API (--api NAME=URL); releases from 4.0 on drop a message that was returned 20 times",
                 "see docs/operations.md, Upstream queues of type quorum",
             )
         return
-    queues = await api.queues(shown.vhost)
-    policies, operators = await api.policies(shown.vhost), await api.operator_policies(shown.vhost)
+    queues = await api.queues(broker.vhost)
+    policies, operators = await api.policies(broker.vhost), await api.operator_policies(broker.vhost)
     if queues is None:
         return
-    vhost = vhosts.setdefault(endpoint, Vhost(shown.vhost, queues.values(), policies or ()))
+    vhost = vhosts.setdefault(endpoint, ListedVhost(broker.vhost, queues.values(), policies or ()))
     for name in names:
-        queue = queues.get(name)
+        queue = queues.get(name, own)
         if queue is None:
-            if not is_own:
-                continue
-            queue = Listed(name, _own_type(each), _own_arguments(each))
-        found = effective(queue, policies or (), operators or ())
-        is_known = policies is not None and operators is not None
-        judged = _judged_source(shown, vhost, queue, found, link=each.link, is_known=is_known)
-        for finding in judged if is_source else judge_destination(shown.where, shown.vhost, queue, found):
-            yield finding
+            continue
+        effective = effective_policy(queue, policies or (), operators or ())
+        if not is_source:
+            findings = _judge_destination(broker.where, broker.vhost, queue, effective)
+        else:
+            is_known = policies is not None and operators is not None
+            findings = _judge_source(each.link, broker, vhost, queue, effective=effective, is_known=is_known)
+        for found in findings:
+            yield found
 
 
-def _judged_source(
-    shown: Opened, vhost: Vhost, queue: Listed, found: Effective, *, link: Link, is_known: bool
+def _judge_source(
+    link: Link,
+    broker: BrokerFacts,
+    vhost: ListedVhost,
+    queue: PolicyTarget,
+    *,
+    effective: EffectivePolicy,
+    is_known: bool,
 ) -> Iterator[Finding]:
     """Where not all policies are known, which is reported, none of them can be advised to change."""
     is_own = isinstance(link, ExchangeLink)
     if is_own:
-        yield from judge_own(shown.where, shown.vhost, queue, found)
+        yield from _judge_own(broker.where, vhost.name, queue, effective)
     if isinstance(link, ExchangeLink) and link.settings.probe is not None:
-        yield from judge_probed(shown.where, shown.vhost, queue, found)
+        yield from _judge_probed(broker.where, vhost.name, queue, effective)
     if is_known:
-        limits = shown.limits_deliveries
-        yield from judge_returns(shown.where, vhost, queue, found, limits_deliveries=limits, is_own=is_own)
+        limits = broker.limits_deliveries
+        yield from judge_delivery_limit(broker.where, vhost, queue, effective, limits_deliveries=limits, is_own=is_own)
 
 
-def _own_type(each: LinkEnds) -> str:
-    return each.link.settings.queue_type.value if isinstance(each.link, ExchangeLink) else ""
+def _own_queue(name: str, link: Link) -> PolicyTarget | None:
+    """The queue that an exchange link declares for itself."""
+    if not isinstance(link, ExchangeLink):
+        return None
+    arguments = {key: field.value for key, field in queue_arguments(link.settings)}
+    return PolicyTarget(name, link.settings.queue_type.value, arguments)
 
 
-def _own_arguments(each: LinkEnds) -> Mapping[str, Any]:
-    found = queue_arguments(each.link.settings) if isinstance(each.link, ExchangeLink) else ()
-    return {key: field.value for key, field in found}
-
-
-def _source(each: LinkEnds, scene: Scene) -> str | None:
-    link, shown = each.link, scene.shown(each.source)
+def _source(each: LinkEnds, context: CheckContext) -> list[str]:
+    link, broker = each.link, context.broker(each.source)
     match link:
         case ExchangeLink():
-            return None if shown is None else upstream_queue_name(link, shown.vhost, scene.cluster)
+            return [] if broker is None else [upstream_queue_name(link, broker.vhost, context.cluster)]
         case QueueLink():
-            return link.remote_name
+            return [link.remote_name]
         case ShovelLink():
-            return link.shovel.source.keys.get("src-queue")
+            return [name for name in [link.shovel.source.keys.get("src-queue")] if name is not None]
 
 
-def _targets(each: LinkEnds, bindings: Bindings) -> list[str]:
+def _destinations(each: LinkEnds, bindings: Bindings) -> list[str]:
     link = each.link
     match link:
         case ExchangeLink():
@@ -142,65 +171,138 @@ def _targets(each: LinkEnds, bindings: Bindings) -> list[str]:
             return [name for name in [link.shovel.destination.keys.get("dest-queue")] if name is not None]
 
 
-async def judge_events(scene: Scene) -> AsyncIterator[Finding]:
-    """Without events the agent notices changes when it polls. Of a downstream that lets nobody in, that is reported."""
-    if not any(endpoint.where == DOWNSTREAM for endpoint in scene.opened):
+def _judge_own(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
+    """The queue that exists for a link only."""
+    keys = [
+        key
+        for key in (*_DROPPING, "expires")
+        if effective.number(key) is not None and "policy" in effective.sources[key]
+    ]
+    if keys:
+        yield Finding.warning(
+            Topic.LIMITS,
+            where,
+            f"the link's queue {queue.name!r} in vhost {vhost!r} has {', '.join(keys)} by "
+            f"{effective.sources[keys[0]]}: messages that wait for the link may be dropped",
+            _OTHER_PATTERN,
+        )
+
+
+def _judge_probed(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
+    """A link's own queue that probes go through. They never expire, but what the queue drops it dead-letters."""
+    target = effective.values.get("dead-letter-exchange")
+    limits = [f"{key} by {effective.sources[key]}" for key in _DROPPING if effective.number(key) is not None]
+    if isinstance(target, str) and limits:
+        yield Finding.warning(
+            Topic.LIMITS,
+            where,
+            f"the link's queue {queue.name!r} in vhost {vhost!r} has dead-letter-exchange {target!r} by "
+            f"{effective.sources['dead-letter-exchange']}, and {', '.join(limits)}: probes that it drops go there, "
+            "and may reach queues of users",
+            f"{_OTHER_PATTERN}, or remove `probe` from the upstream",
+        )
+
+
+def _judge_destination(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
+    """A queue that a link's messages go to."""
+    bounds = [key for key in ("max-length", "max-length-bytes") if effective.number(key) is not None]
+    overflow = str(effective.values.get("overflow", ""))
+    if bounds and overflow.startswith("reject-publish"):
+        limits = ", ".join(f"{key} {effective.number(key)}" for key in bounds)
+        yield Finding.warning(
+            Topic.LIMITS,
+            where,
+            f"queue {queue.name!r} in vhost {vhost!r} refuses messages when it is full ({limits}, {overflow}, by "
+            f"{effective.sources[bounds[0]]}): links that publish to it wait then, and messages collect upstream",
+            "raise the limit, or watch the queue's length",
+        )
+
+
+def judge_delivery_limit(
+    where: str,
+    vhost: ListedVhost,
+    queue: PolicyTarget,
+    effective: EffectivePolicy,
+    *,
+    limits_deliveries: bool,
+    is_own: bool,
+) -> Iterator[Finding]:
+    """The queue that a link consumes from; its own one exists for nothing else."""
+    limit = effective.number(LIMIT)
+    limit = DEFAULT_LIMIT if limit is None and limits_deliveries else limit
+    if queue.type != "quorum" or limit is None or not _is_low(limit):
         return
-    message = "the agent polls for changes: new bindings take effect after up to 30 s instead of at once"
-    try:
-        found = (await _look(scene.apis.downstream, DEFAULT_VHOST, [EVENTS]))[EVENTS]
-    except BrokerError as error:
-        why = f"{EVENTS!r} can't be looked for in vhost '/', so {message}: {error}"
-        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, _to_look(error.failure))
-        return
-    if found.presence is Presence.MISSING:
-        why = f"exchange {EVENTS!r} is missing in vhost '/': {message}"
-        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, "rabbitmq-plugins enable rabbitmq_event_exchange")
+    argument = f"x-{LIMIT}"
+    steps, commands, sources = [], [], []
+    if _is_low(queue.arguments.get(argument)):
+        sources.append("its arguments")
+        steps.append(
+            f"no policy can raise an argument: delete queue {queue.name!r} once it is empty, and declare it with an "
+            f"{argument} of {ADVISED}"
+        )
+    operator = effective.operator_policy
+    if operator is not None and _is_low(definition_of(operator).get(LIMIT)):
+        sources.append(f"operator policy {operator['name']!r}")
+        commands.append(_command("set_operator_policy", vhost, operator))
+    if effective.policy is not None and _is_low(definition_of(effective.policy).get(LIMIT)):
+        sources.append(f"policy {effective.policy['name']!r}")
+    remark = ""
+    if not sources or (effective.policy is not None and len(sources) > len(steps) + len(commands)):
+        command, remark = _by_policy(vhost, queue, effective.policy, is_own=is_own)
+        commands.append(command)
+    source = " and ".join(sources) or "the default of releases from 4.0 on"
+    yield Finding.warning(
+        Topic.RELEASE,
+        where,
+        f"quorum queue {queue.name!r} in vhost {vhost.name!r} drops a message that was returned {limit} times "
+        f"(delivery limit from {source}): a link that fails repeatedly loses messages{remark}",
+        "; and run: ".join(filter(None, [*steps, " && ".join(commands)])),
+    )
 
 
-def _to_look(failure: Failure) -> str:
-    """What lets the agent look; whether the plugin is enabled isn't known."""
-    is_denied = failure.kind is FailureKind.PERMISSION
-    return advice(failure.kind, f"the {DOWNSTREAM}", failures=[failure]) if is_denied else ""
+def _is_low(limit: object) -> bool:
+    return isinstance(limit, int) and not isinstance(limit, bool) and NO_LIMIT < limit < SAFE_RETURNS
 
 
-async def judge_alternates(scene: Scene) -> AsyncIterator[Finding]:
-    """Alternate exchanges of federated exchanges that don't exist: what no queue takes is dropped silently."""
-    wanted: dict[str, dict[str, list[str]]] = {}
-    for each in scene.links:
-        if isinstance(each.link, ExchangeLink):
-            api = scene.apis.of(each.destination)
-            for name in await _alternates(each.link, api):
-                wanted.setdefault(each.link.vhost, {}).setdefault(name, []).append(each.link.name)
-    for vhost, users in wanted.items():
-        try:
-            found = await _look(scene.apis.downstream, vhost, users)
-        except BrokerError:
-            continue  # reported with the address
-        for name in (each for each, seen in found.items() if seen.presence is Presence.MISSING):
-            exchanges = sorted(set(users[name]))
-            yield Finding(
-                Level.WARNING,
-                Topic.ALTERNATE,
-                DOWNSTREAM,
-                f"alternate exchange {name!r} of exchange {exchanges[0]!r} in vhost {vhost!r} doesn't exist: messages "
-                "that no queue takes are dropped",
-                f"declare exchange {name!r} in vhost {vhost!r}, or change the argument or policy that names it",
-                tuple(f"{vhost}/{exchange}" for exchange in exchanges),
-            )
+def _by_policy(
+    vhost: ListedVhost, queue: PolicyTarget, policy: Mapping[str, Any] | None, *, is_own: bool
+) -> tuple[str, str]:
+    """The command, and a remark on its effect."""
+    pattern = f"^{escaped(queue.name)}$"
+    if policy is None:
+        # With the lowest priority it holds only where no policy of the user does.
+        lowest = min([0, *(_priority(each) for each in vhost.policies)]) - 1
+        name, pattern = (NAME, f"^{QUEUE_PREFIX}") if is_own else (f"{NAME} {queue.name}", pattern)
+        return _command("set_policy", vhost, _new(name, vhost, pattern, {}, priority=lowest)), ""
+    other = vhost.queue_of_another_type(policy)
+    if other is None:
+        return _command("set_policy", vhost, policy), ""
+    remark = (
+        f". Policy {policy['name']!r} holds also for queues that aren't quorum queues, such as {other.name!r}, and "
+        f"with a {LIMIT} it wouldn't: the command gives this queue a copy of it, so change both from then on"
+    )
+    name, copied, priority = f"{NAME} {queue.name}", definition_of(policy), _priority(policy) + 1
+    return _command("set_policy", vhost, _new(name, vhost, pattern, copied, priority=priority)), remark
 
 
-async def _alternates(link: ExchangeLink, api: Api | None) -> list[str]:
-    """An argument wins over a policy."""
-    argument = fields.get(link.exchange.arguments, ALTERNATE)
-    if argument is not None:
-        return [str(argument.value)]
-    policies = None if api is None else await api.policies(link.vhost)
-    found = effective(Listed(link.name, "exchange"), policies or (), ()).values.get(ALTERNATE)
-    return [found] if isinstance(found, str) else []
+def _new(
+    name: str, vhost: ListedVhost, pattern: str, definition: Mapping[str, Any], *, priority: int
+) -> Mapping[str, Any]:
+    """A policy that has the name already, and holds for other queues, would be overwritten."""
+    taken = {each["name"] for each in vhost.policies}
+    free = next(each for number in count(1) if (each := name if number == 1 else f"{name} {number}") not in taken)
+    return {"name": free, "pattern": pattern, "definition": definition, "priority": priority, "apply-to": "queues"}
 
 
-async def _look(downstream: Sequence[AmqpUri], vhost: str, names: Iterable[str]) -> Mapping[str, ExchangeFound]:
-    inside = [uri.in_vhost(vhost) for uri in downstream]
-    async with await connect_any(inside, where=DOWNSTREAM, name=CONNECTION_NAME, within=PATIENCE) as connection:
-        return (await probe(connection, exchanges=names)).exchanges
+def _priority(policy: Mapping[str, Any]) -> int:
+    return int(policy.get("priority", 0))
+
+
+def _command(verb: str, vhost: ListedVhost, policy: Mapping[str, Any]) -> str:
+    """Sets the whole policy, since the command replaces all of it."""
+    name, pattern = policy["name"], policy["pattern"]
+    options = ["-p", vhost.name, "--priority", str(_priority(policy)), "--apply-to", policy.get("apply-to", "all")]
+    if name.startswith("-") or pattern.startswith("-"):
+        options.append("--")
+    words = [*options, name, pattern, json.dumps({**definition_of(policy), LIMIT: ADVISED})]
+    return " ".join(["rabbitmqctl", verb, *map(quote, words)])

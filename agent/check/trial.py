@@ -1,7 +1,8 @@
 """A trial: a message published upstream, as an ordinary client would, and received downstream by a queue of its own.
 
 It uses aio-pika, so that it doesn't depend on the agent's own client, and only links where no user's queue can get the
-message. The queue is exclusive and is gone with its connection; the agent removes the binding that it made upstream.
+message, as the HTTP APIs of both brokers show it. The queue is exclusive and is gone with its connection; the agent
+removes the binding that it made upstream.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,13 +18,13 @@ from typing import Any, Final
 import aio_pika
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
-from agent.check.alarms import alarm_of
+from agent.check.alarms import current_alarm
 from agent.check.connections import CONNECTION_NAME, PATIENCE
-from agent.check.context import LinkEnds, Scene
-from agent.check.core_delivery import TRIED_TYPES
-from agent.check.findings import Finding, Level, Topic
-from agent.check.policies import Listed
-from agent.check.takers import Side, Sides
+from agent.check.context import CheckContext, LinkEnds
+from agent.check.exchanges import ALTERNATE
+from agent.check.findings import Finding, FindingLevel, Topic
+from agent.check.http_api import BrokerApi
+from agent.check.policies import PolicyTarget, effective_policy
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink
@@ -35,12 +36,85 @@ MOST_TRIED: Final = 20
 WITHIN: Final = 20.0  # seconds for the binding to get upstream, and for the message to arrive
 IN_ALL: Final = 4 * WITHIN
 ALL_TRIALS: Final = 180.0  # seconds after which no further trial begins
-_LOOK_EVERY: Final = 0.25
+_POLL_EVERY: Final = 0.25
 _SLOW: Final = f"a broker didn't answer within {PATIENCE:g} s, or all of it took longer than {IN_ALL:g} s"
 _NO_BINDING: Final = (
     "`federation-agent links` shows whether the link is paused, and whether an agent runs with this configuration"
 )
 _LOOK_FOR_ALARMS: Final = "`rabbitmq-diagnostics alarms` there: a broker with an alarm confirms none"
+_TYPES: Final = ("direct", "topic")
+_DEAD_LETTERS: Final = "dead-letter-exchange"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialExchange:
+    """An exchange that a trial's message gets to, and the link's queue that it waits in, if there is one."""
+
+    side: str  # upstream | downstream
+    api: BrokerApi
+    vhost: str
+    name: str
+    type: str
+    queue: PolicyTarget | None = None
+
+    async def danger(self, key: str) -> str | None:
+        """Why the message could get to a queue of a user. Bindings come last: they change the most."""
+        api, vhost, named = self.api, self.vhost, f"exchange {self.name!r}"
+        exchanges, policies = await api.exchanges(vhost), await api.policies(vhost)
+        bindings = await api.bindings_from(vhost, self.name)
+        if bindings is None or exchanges is None or policies is None:
+            return f"the bindings of {named} can't be read"
+        exchange = exchanges.get(self.name)
+        if exchange is None:
+            return f"{named} is missing"
+        if exchange["type"] != self.type:
+            return f"{named} is of type {exchange['type']}"
+        by_policy = effective_policy(PolicyTarget(self.name, "exchange"), policies, ()).values
+        if ALTERNATE in (exchange.get("arguments") or {}) or ALTERNATE in by_policy:
+            return f"{named} has an alternate exchange, whose queues could get the message"
+        for each in bindings:
+            if each["routing_key"] != key and routes(each["routing_key"], key, type_=self.type):
+                return f"{each['destination']!r} is bound to {named} for every routing key"
+        return None if self.queue is None else await self._dead_letters(self.queue)
+
+    async def _dead_letters(self, queue: PolicyTarget) -> str | None:
+        """The message expires if the link doesn't take it in time, and would be dead-lettered then."""
+        queues = await self.api.queues(self.vhost)
+        policies, operators = await self.api.policies(self.vhost), await self.api.operator_policies(self.vhost)
+        if queues is None or policies is None or operators is None:
+            return f"whether the link's queue {queue.name!r} has a dead-letter exchange can't be read"
+        found = effective_policy(queues.get(queue.name, queue), policies, operators)
+        if _DEAD_LETTERS not in found.values:
+            return None
+        what = f"the link's queue {queue.name!r} has a dead-letter exchange by {found.sources[_DEAD_LETTERS]}"
+        return f"{what}, whose queues could get the message"
+
+
+def routes(binding: str, key: str, *, type_: str) -> bool:
+    """True if a binding of a direct or topic exchange takes messages of `key`, which has one word."""
+    if type_ == "direct":
+        return binding == key
+    words = [word for word in binding.split(".") if word != "#"]
+    return binding != "" and (words in ([], ["*"], [key]))
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRoute:
+    upstream: TrialExchange
+    downstream: TrialExchange
+
+    async def danger(self, key: str) -> str | None:
+        for each in (self.upstream, self.downstream):
+            why = await each.danger(key)
+            if why is not None:
+                return f"{each.side}, {why}"
+        return None
+
+    async def danger_now(self, key: str) -> str | None:
+        """Ask the brokers again."""
+        for each in (self.upstream, self.downstream):
+            each.api.forget()
+        return await self.danger(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,67 +126,56 @@ class Trial:
     key: str
     source: AmqpUri
     destination: AmqpUri
-    sides: Sides
+    route: TrialRoute
 
 
-async def try_links(scene: Scene) -> AsyncIterator[Finding]:
+async def try_links(context: CheckContext) -> AsyncIterator[Finding]:
     tried = 0
     ends = time.monotonic() + ALL_TRIALS
-    for each in scene.links:
+    for each in context.links:
         if time.monotonic() > ends:
-            yield _finding(each, Level.NOTE, f"not tried, like all links that follow: {ALL_TRIALS:g} s are over")
+            yield _finding(each, FindingLevel.NOTE, f"not tried, like all links that follow: {ALL_TRIALS:g} s are over")
             return
         if tried == MOST_TRIED:
-            yield _finding(each, Level.NOTE, f"not tried, like all links after the first {MOST_TRIED}")
+            yield _finding(each, FindingLevel.NOTE, f"not tried, like all links after the first {MOST_TRIED}")
             return
-        found = await _trial(each, scene)
+        found = await _trial(each, context)
         if isinstance(found, str):
-            yield _finding(each, Level.NOTE, f"not tried: {found}")
+            yield _finding(each, FindingLevel.NOTE, f"not tried: {found}")
             continue
         tried += 1
         yield await deliver_one(found)
 
 
-def _finding(each: LinkEnds, level: Level, message: str, fix: str = "") -> Finding:
+def _finding(each: LinkEnds, level: FindingLevel, message: str, fix: str = "") -> Finding:
     return Finding(level, Topic.DELIVERY, f"{each.label} from {each.source.where}", message, fix, (each.label,))
 
 
-async def _trial(each: LinkEnds, scene: Scene) -> Trial | str:
+async def _trial(each: LinkEnds, context: CheckContext) -> Trial | str:
     """Or why the link isn't tried."""
     link = each.link
-    source, destination = scene.shown(each.source), scene.shown(each.destination)
+    source, destination = context.broker(each.source), context.broker(each.destination)
     if not isinstance(link, ExchangeLink):
         return "its messages go to queues of users"
-    if link.id in scene.paused:
+    if link.id in context.paused:
         return f"it is paused: run `federation-agent resume {link.id}` first"
     if source is None or destination is None:
         return "one of its brokers can't be reached"
-    if link.exchange.type not in TRIED_TYPES:
-        return f"of a {link.exchange.type} exchange every queue that is bound could get the message"
-    there, here = scene.apis.of(each.source), scene.apis.of(each.destination)
+    type_ = link.exchange.type
+    if type_ not in _TYPES:
+        return f"of a {type_} exchange every queue that is bound could get the message"
+    there, here = context.apis.of(each.source), context.apis.of(each.destination)
     if there is None or here is None:
         return "which queues are bound can't be seen without the HTTP API of both brokers (--api NAME=URL)"
-    uris = [scene.addresses[end] for end in (each.source, each.destination)]
-    for uri in uris:
-        if (why := inability(uri)) is not None:
-            return why
+    from_, to = (context.addresses[end] for end in (each.source, each.destination))
+    queue = PolicyTarget(upstream_queue_name(link, source.vhost, context.cluster), link.settings.queue_type.value)
+    route = TrialRoute(
+        TrialExchange("upstream", there, source.vhost, link.remote_name, type_, queue),
+        TrialExchange("downstream", here, link.vhost, link.name, type_),
+    )
     key = f"federation-agent-check-{secrets.token_hex(8)}"
-    queue = Listed(upstream_queue_name(link, source.vhost, scene.cluster), link.settings.queue_type.value)
-    sides = Sides(
-        Side("upstream", there, source.vhost, link.remote_name, link.exchange.type, queue),
-        Side("downstream", here, link.vhost, link.name, link.exchange.type),
-    )
-    why = await sides.refusal(key)
-    if why is not None:
-        return why
-    return Trial(
-        each,
-        link,
-        key,
-        uris[0].in_vhost(source.vhost),
-        uris[1].in_vhost(link.vhost),
-        sides,
-    )
+    why = inability(from_) or inability(to) or await route.danger(key)
+    return why or Trial(each, link, key, from_.in_vhost(source.vhost), to.in_vhost(link.vhost), route)
 
 
 def inability(uri: AmqpUri) -> str | None:
@@ -125,23 +188,21 @@ def inability(uri: AmqpUri) -> str | None:
 
 
 async def deliver_one(trial: Trial) -> Finding:
-    """What came of it, also where it fails: a broker with an alarm explains that better than what was waited for."""
-    alarmed = await _alarmed(trial)
-    if alarmed is not None:
-        return alarmed
+    """Also where it fails: a broker with an alarm explains that better than what was waited for."""
+    alarm = await _alarm(trial)
+    if alarm is not None:
+        return alarm
     found = await _tried(trial)
-    if found.level is not Level.ERROR:
-        return found
-    return await _alarmed(trial) or found
+    return found if found.level is not FindingLevel.ERROR else await _alarm(trial) or found
 
 
-async def _alarmed(trial: Trial) -> Finding | None:
-    for side in (trial.sides.downstream, trial.sides.upstream):
-        alarm = await alarm_of(side.api)
+async def _alarm(trial: Trial) -> Finding | None:
+    for each in (trial.route.downstream, trial.route.upstream):
+        alarm = await current_alarm(each.api)
         if alarm is not None:
-            message = f"no message gets through: {side.name} has a {alarm}, so it accepts none"
-            fix = CLEARING[alarm.trouble].format(broker=f"the {side.name}")
-            return _finding(trial.ends, Level.ERROR, message, fix)
+            message = f"no message gets through: {each.side} has a {alarm}, so it accepts none"
+            fix = CLEARING[alarm.kind].format(broker=f"the {each.side}")
+            return _finding(trial.ends, FindingLevel.ERROR, message, fix)
     return None
 
 
@@ -155,7 +216,7 @@ async def _tried(trial: Trial) -> Finding:
         text = str(error) or (_SLOW if isinstance(error, TimeoutError) else type(error).__name__)
         for uri in (trial.source, trial.destination):
             text = redacted(text, uri.login[1], user=uri.login[0])
-        return _finding(trial.ends, Level.ERROR, f"the trial failed: {text}")
+        return _finding(trial.ends, FindingLevel.ERROR, f"the trial failed: {text}")
 
 
 async def _connect(uri: AmqpUri) -> AbstractConnection:
@@ -181,9 +242,9 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
     receiving, publishing = await here.channel(), await there.channel()
     queue = await receiving.declare_queue(exclusive=True, auto_delete=True)
     await queue.bind(trial.link.name, trial.key)
-    if not await _eventually(lambda: _is_bound(trial)):
+    if not await _binding_is(trial, there=True):
         why = f"its binding isn't upstream after {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, why, _NO_BINDING)
+        return _finding(trial.ends, FindingLevel.ERROR, why, _NO_BINDING)
     arrived: asyncio.Future[AbstractIncomingMessage] = asyncio.get_running_loop().create_future()
 
     async def receive(message: AbstractIncomingMessage) -> None:
@@ -191,11 +252,9 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
             arrived.set_result(message)
 
     consumer = await queue.consume(receive, no_ack=True)
-    refusal = await trial.sides.fresh_refusal(
-        trial.key
-    )  # bindings and policies may have changed since the links were chosen
-    if refusal is not None:
-        return _finding(trial.ends, Level.NOTE, f"not tried: {refusal}")
+    danger = await trial.route.danger_now(trial.key)  # bindings and policies may have changed since links were chosen
+    if danger is not None:
+        return _finding(trial.ends, FindingLevel.NOTE, f"not tried: {danger}")
     exchange = await publishing.get_exchange(trial.link.remote_name, ensure=False)
     began = time.monotonic()
     message = aio_pika.Message(b"federation-agent check", expiration=WITHIN)
@@ -203,42 +262,36 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
         await exchange.publish(message, trial.key, timeout=WITHIN)
     except TimeoutError:
         why = f"the upstream didn't confirm the message within {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, why, _LOOK_FOR_ALARMS)
+        return _finding(trial.ends, FindingLevel.ERROR, why, _LOOK_FOR_ALARMS)
     try:
         received = await asyncio.wait_for(arrived, WITHIN)
     except TimeoutError:
         why = f"a message published upstream didn't arrive within {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, why, "`describe` shows what the link does")
+        return _finding(trial.ends, FindingLevel.ERROR, why, "`describe` shows what the link does")
     seconds = time.monotonic() - began
     await queue.cancel(consumer)  # or aio-pika complains that the broker does it
     await queue.delete(if_unused=False, if_empty=False)
-    removed = await _eventually(lambda: _is_gone(trial))
+    removed = await _binding_is(trial, there=False)
     rest = "" if removed else f"; its binding is still upstream after {WITHIN:g} s"
-    what = f"a message arrived after {seconds * 1000:.0f} ms by {_way(received)}{rest}"
-    return _finding(trial.ends, Level.NOTE if removed else Level.WARNING, what)
+    what = f"a message arrived after {seconds * 1000:.0f} ms by {_hops(received)}{rest}"
+    return _finding(trial.ends, FindingLevel.NOTE if removed else FindingLevel.WARNING, what)
 
 
-async def _is_bound(trial: Trial) -> bool:
-    upstream = trial.sides.upstream
-    found = await upstream.api.fresh_bindings_from(upstream.vhost, upstream.exchange)
-    return any(each["routing_key"] == trial.key for each in found)
-
-
-async def _is_gone(trial: Trial) -> bool:
-    return not await _is_bound(trial)
-
-
-async def _eventually(holds: Callable[[], Awaitable[bool]]) -> bool:
+async def _binding_is(trial: Trial, *, there: bool) -> bool:
+    """Wait until the trial's binding is upstream, or is gone; False if that takes too long."""
+    upstream = trial.route.upstream
     ends = time.monotonic() + WITHIN
-    while not await holds():
+    while True:
+        found = await upstream.api.fresh_bindings_from(upstream.vhost, upstream.name)
+        if any(each["routing_key"] == trial.key for each in found) is there:
+            return True
         if time.monotonic() > ends:
             return False
-        await asyncio.sleep(_LOOK_EVERY)
-    return True
+        await asyncio.sleep(_POLL_EVERY)
 
 
-def _way(message: AbstractIncomingMessage) -> str:
-    """The hops that its header names, the first one first."""
+def _hops(message: AbstractIncomingMessage) -> str:
+    """Those that its header names, the first one first."""
     entries = message.headers.get("x-received-from")
     hops = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
     return " → ".join(f"{each.get('cluster-name')!s} ({each.get('uri')!s})" for each in reversed(hops)) or "no link"

@@ -1,4 +1,4 @@
-"""`check`: a preflight of a configuration on the real brokers."""
+"""`check`: checks a configuration on the real brokers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agent.check.configuration import Checked, Trial, check
-from agent.check.connections import Tried
-from agent.check.findings import Finding, Level, has_problems
+from agent.check.configuration import CheckResult, TrialRunner, check
+from agent.check.connections import Attempt
+from agent.check.findings import Finding, FindingLevel, has_problems
 from agent.cli import output
 from agent.cli.references import resolved
 from agent.cli.running_agent import find_running
@@ -25,7 +25,7 @@ MOST_SHOWN: Final = 50  # findings, in text
 MOST_IN_JSON: Final = 1_000
 MOST_LINKS: Final = 5
 MOST_LINKS_IN_JSON: Final = 100
-_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "white"}
+_COLOURS: Final = {FindingLevel.ERROR: "red", FindingLevel.WARNING: "yellow", FindingLevel.NOTE: "white"}
 
 
 def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bool) -> bool:
@@ -42,7 +42,7 @@ def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bo
     return not has_problems(found.findings)
 
 
-def _trial() -> Trial:
+def _trial() -> TrialRunner:
     try:
         from agent.check.trial import try_links
     except ImportError as error:
@@ -69,7 +69,7 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
     return found
 
 
-def _lines(found: Checked) -> Iterator[str]:
+def _lines(found: CheckResult) -> Iterator[str]:
     for finding in found.findings[:MOST_SHOWN]:
         yield output.line(
             output.paint(finding.level, _COLOURS[finding.level]),
@@ -82,17 +82,17 @@ def _lines(found: Checked) -> Iterator[str]:
             yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
     if len(found.findings) > MOST_SHOWN:
         yield f"{counted(len(found.findings) - MOST_SHOWN, 'more finding')}: --format json has up to {MOST_IN_JSON:,}"
-    for each in sorted(_worked(found.tried)):
+    for each in sorted(_worked(found.attempts)):
         yield output.line(output.paint("ok", "green"), f" {each}")
     counts = Counter(each.level for each in found.findings)
-    total = ", ".join(counted(counts[level], level) for level in Level)
-    yield f"{counted(len(found.scene.links), 'link')} checked: {total}"
+    total = ", ".join(counted(counts[level], level) for level in FindingLevel)
+    yield f"{counted(len(found.context.links), 'link')} checked: {total}"
 
 
-def _worked(tried: Sequence[Tried]) -> Iterator[str]:
-    for each in tried:
-        if each.opened is not None:
-            shown = each.opened
+def _worked(attempts: Sequence[Attempt]) -> Iterator[str]:
+    for each in attempts:
+        if each.broker is not None:
+            shown = each.broker
             user = f"user {shown.user!r}" if shown.user else "client certificate"
             days = "" if not shown.is_encrypted else ", TLS" + ("" if shown.is_verified else " without verification")
             yield (
@@ -101,18 +101,18 @@ def _worked(tried: Sequence[Tried]) -> Iterator[str]:
             )
 
 
-def _as_json(found: Checked) -> dict[str, Any]:
+def _as_json(found: CheckResult) -> dict[str, Any]:
     return {
         "ok": not has_problems(found.findings),
-        "links": len(found.scene.links),
-        "endpoints": [_endpoint(each) for each in found.tried],
+        "links": len(found.context.links),
+        "endpoints": [_endpoint(each) for each in found.attempts],
         "findings": [_finding(each) for each in found.findings[:MOST_IN_JSON]],
         "omitted": max(0, len(found.findings) - MOST_IN_JSON),
     }
 
 
-def _endpoint(tried: Tried) -> dict[str, Any]:
-    shown = tried.opened
+def _endpoint(attempt: Attempt) -> dict[str, Any]:
+    shown = attempt.broker
     seen: Mapping[str, Any] = {}
     if shown is not None:
         seen = {
@@ -126,7 +126,7 @@ def _endpoint(tried: Tried) -> dict[str, Any]:
             "channel_max": shown.channel_max,
             "certificates": [{"what": each.what, "expires": each.at} for each in shown.certificates],
         }
-    return {"where": tried.where, "uri": str(tried.uri), "ok": shown is not None, **seen}
+    return {"where": attempt.where, "uri": str(attempt.uri), "ok": shown is not None, **seen}
 
 
 def _finding(found: Finding) -> dict[str, Any]:

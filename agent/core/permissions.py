@@ -103,14 +103,14 @@ class TopicGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class LinkNeeds:
     """What a link needs of the user at each end."""
 
     source: tuple[Need, ...]
     destination: tuple[Need, ...]
 
 
-def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, destination_asks: bool) -> Ends:
+def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, destination_asks: bool) -> LinkNeeds:
     """`cluster` is the downstream's name. Brokers that `ask` need the permission to declare a queue even of those who
     only look whether it exists, as releases from 4.3 on do."""
     match link:
@@ -118,13 +118,13 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
             publish = Need(Permission.WRITE, link.name, "publishing")
             probed = link.settings.probe is not None
             there, here = (tuple(_probes_source()), tuple(_probes_destination())) if probed else ((), ())
-            return Ends((*_exchange_source(link, source_vhost, cluster), *there, *_quarantine()), (publish, *here))
+            return LinkNeeds((*_exchange_source(link, source_vhost, cluster), *there, *_quarantine()), (publish, *here))
         case QueueLink():
             consume = Need(Permission.READ, link.remote_name, "consuming")
             look = _look(link.remote_name, "looking whether the queue exists", asked=source_asks)
-            return Ends((consume, *look, *_quarantine()), tuple(_to_queue(link.name, asked=destination_asks)))
+            return LinkNeeds((consume, *look, *_quarantine()), tuple(_to_queue(link.name, asked=destination_asks)))
         case ShovelLink():
-            return Ends(
+            return LinkNeeds(
                 (*_shovel_source(link, asked=source_asks), *_quarantine()),
                 tuple(_shovel_destination(link, asked=destination_asks)),
             )

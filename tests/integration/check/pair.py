@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from agent.check.configuration import check
-from agent.check.findings import Finding, Level
+from agent.check.findings import Finding, FindingLevel
 from agent.core.addresses import http_url
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
@@ -77,7 +77,7 @@ def memory_alarm(node: Node) -> Iterator[None]:
 
 
 def problems(findings: list[Finding]) -> list[Finding]:
-    return [each for each in findings if each.level is not Level.NOTE]
+    return [each for each in findings if each.level is not FindingLevel.NOTE]
 
 
 def everything_but(permission: Permission, pattern: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pamqp import commands, frame
 
-from agent.check.http_api import Api
+from agent.check.http_api import BrokerApi
 from agent.core.addresses import http_url
 
 
@@ -38,10 +38,10 @@ class Answers:
 
 
 @asynccontextmanager
-async def api(answers: Answers, **options: Any) -> AsyncIterator[Api]:
+async def api(answers: Answers, **options: Any) -> AsyncIterator[BrokerApi]:
     async with _served(answers.serve) as port:
         url = http_url.parse(f"http://u:p@127.0.0.1:{port}")
-        async with Api([url], where="broker", setting="--api", **options) as opened:
+        async with BrokerApi([url], where="broker", setting="--api", **options) as opened:
             yield opened
 
 

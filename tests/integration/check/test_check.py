@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from agent.check.configuration import check
-from agent.check.findings import Finding, Level, Topic
+from agent.check.findings import Finding, FindingLevel, Topic
 from agent.core.addresses import http_url
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
@@ -36,7 +36,7 @@ def objects(node: Node) -> dict[str, Any]:
     return {key: exported[key] for key in OBJECTS} | {"names": names}
 
 
-def only(findings: list[Finding], topic: Topic, level: Level = Level.WARNING) -> Finding:
+def only(findings: list[Finding], topic: Topic, level: FindingLevel = FindingLevel.WARNING) -> Finding:
     [found] = [each for each in problems(findings) if each.topic is topic]
     assert found.level is level, found
     return found
@@ -79,7 +79,7 @@ async def test_a_missing_vhost_is_one_round(pair: Pair, name: Naming) -> None:
     user, vhost = name("user"), name("missing")
     pair.there.admin.user(user, PASSWORD)
     of_vhost = pair.upstream(pair.there.uri(vhost, user, PASSWORD))
-    found = only(await pair.check(of_vhost), Topic.CONNECTION, Level.ERROR)
+    found = only(await pair.check(of_vhost), Topic.CONNECTION, FindingLevel.ERROR)
     assert f"vhost {vhost!r} does not exist" in found.message
     create, grant = found.fix.split(" && ")
     with pair.there.admin.temporary_vhost(vhost):
@@ -115,14 +115,14 @@ async def test_an_upstream_that_nothing_defines_is_one_finding(pair: Pair) -> No
     policies = {"federate": {"pattern": "^x", "definition": {"federation-upstream": "nope"}}}
     found = await pair.check(pair.upstream() | {"policies": policies}, definitions={"management": True})
     [undefined] = [each for each in found if "'nope'" in each.message]
-    assert undefined.level is Level.WARNING
+    assert undefined.level is FindingLevel.WARNING
     assert "so it yields no link" in undefined.message
 
 
 async def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker(pair: Pair) -> None:
     ends = {"src-uri": pair.here.uri(pair.vhost), "dest-uri": pair.there.uri(pair.vhost)}
     shovels = {"out": {**ends, "src-queue": "q", "dest-exchange": "nxout"}}
-    found = only(await pair.check({"shovels": shovels}, with_api=False), Topic.LINK, Level.ERROR)
+    found = only(await pair.check({"shovels": shovels}, with_api=False), Topic.LINK, FindingLevel.ERROR)
     destination = f"amqp://127.0.0.1:{pair.there.amqp_port}/{pair.vhost}"
     assert found.where == destination
     assert found.message == (
@@ -134,7 +134,7 @@ async def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker(p
 
 async def test_nobody_listens(pair: Pair, lab: Lab) -> None:
     uri = f"amqp://127.0.0.1:{lab.ports.take()}/"
-    found = only(await pair.check(pair.upstream(uri)), Topic.CONNECTION, Level.ERROR)
+    found = only(await pair.check(pair.upstream(uri)), Topic.CONNECTION, FindingLevel.ERROR)
     assert "connection refused" in found.message
 
 
@@ -156,7 +156,7 @@ async def test_one_of_two_addresses_fails(pair: Pair, lab: Lab) -> None:
 async def test_a_missing_permission_upstream(pair: Pair, name: Naming, permission: Permission, on: str) -> None:
     user = name("user")
     uri = pair.user(pair.there, user, **everything_but(permission, "^federation-agent: |^amq.default$"))
-    found = [each for each in problems(await pair.check(pair.upstream(uri))) if each.level is Level.ERROR]
+    found = [each for each in problems(await pair.check(pair.upstream(uri))) if each.level is FindingLevel.ERROR]
     [lacking] = found
     assert lacking.topic is Topic.PERMISSIONS
     assert f"{permission} on {on}" in lacking.message
@@ -170,7 +170,7 @@ async def test_the_line_grants_what_is_missing(pair: Pair, name: Naming) -> None
     found = problems(await pair.check(pair.upstream(uri)))
     assert len(found) == 2, "\n".join(f"{each.level} {each.where} {each.message} {each.links}" for each in found)
     required, further = found
-    assert (required.level, further.level) == (Level.ERROR, Level.WARNING)
+    assert (required.level, further.level) == (FindingLevel.ERROR, FindingLevel.WARNING)
     pair.there.ctl(*_arguments(required.fix))
     assert problems(await pair.check(pair.upstream(uri))) == []
     [granted] = pair.there.admin.get("users", user, "permissions")
@@ -181,7 +181,7 @@ async def test_topic_permissions(pair: Pair, name: Naming) -> None:
     user = name("user")
     uri = pair.user(pair.there, user)
     pair.there.ctl("set_topic_permissions", "-p", pair.vhost, user, "x", "", "^only$")
-    found = only(await pair.check(pair.upstream(uri)), Topic.PERMISSIONS, Level.ERROR)
+    found = only(await pair.check(pair.upstream(uri)), Topic.PERMISSIONS, FindingLevel.ERROR)
     assert "don't allow to read from exchange 'x' with the keys of bindings" in found.message
     assert found.links == (f"{pair.vhost}/x",)
     pair.there.ctl(*_arguments(found.fix))
@@ -192,7 +192,7 @@ async def test_without_an_api_permissions_are_not_taken_for_proved(pair: Pair, n
     uri = pair.user(pair.there, name("user"), configure="", write="", read="")
     found = await pair.check(pair.upstream(uri), with_api=False)
     [unjudged] = [each for each in found if each.topic is Topic.PERMISSIONS]
-    assert unjudged.level is Level.NOTE
+    assert unjudged.level is FindingLevel.NOTE
     assert "can't be judged" in unjudged.message
     assert "doesn't prove them" in unjudged.message
     assert "rabbitmqctl set_permissions" not in unjudged.fix  # it would remove what the user has
@@ -204,7 +204,7 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
     uri = pair.user(pair.here, user, write="^nothing$")
     pair.here.admin.permissions("/", user)
     downstream = {"uri": pair.here.uri("/", user, PASSWORD), "management": pair.here.management_uri()}
-    found = only(await pair.check(downstream=downstream), Topic.PERMISSIONS, Level.ERROR)
+    found = only(await pair.check(downstream=downstream), Topic.PERMISSIONS, FindingLevel.ERROR)
     assert "write on 'x' (publishing)" in found.message
     assert uri
 
@@ -212,7 +212,7 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
 async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(pair: Pair) -> None:
     """Over AMQP neither shows: brokers report an alarm only to who publishes."""
     with memory_alarm(pair.here):
-        found = only(await pair.check(), Topic.ALARM, Level.ERROR)
+        found = only(await pair.check(), Topic.ALARM, FindingLevel.ERROR)
         assert re.match(r"memory alarm on \S+: the broker accepts no messages, so links to it", found.message)
         assert "vm_memory_high_watermark" in found.fix
         assert found.links == (f"{pair.vhost}/x",)
@@ -272,7 +272,7 @@ async def test_an_alternate_exchange_by_policy(pair: Pair) -> None:
 
 
 async def test_an_exchange_that_federates_itself(pair: Pair) -> None:
-    found = only(await pair.check(pair.upstream(pair.here.uri(pair.vhost))), Topic.LOOP, Level.ERROR)
+    found = only(await pair.check(pair.upstream(pair.here.uri(pair.vhost))), Topic.LOOP, FindingLevel.ERROR)
     assert "is the downstream itself" in found.message
 
 
@@ -284,7 +284,7 @@ async def test_shovels_in_a_circle(pair: Pair) -> None:
         }  # fmt: skip
 
     shovels = {"there": shovel(pair.here, pair.there), "back": shovel(pair.there, pair.here)}
-    found = only(await pair.check({"shovels": shovels}), Topic.LOOP, Level.ERROR)
+    found = only(await pair.check({"shovels": shovels}), Topic.LOOP, FindingLevel.ERROR)
     assert set(found.links) == {f"{pair.vhost}/there", f"{pair.vhost}/back"}
 
 
@@ -344,7 +344,7 @@ def _secured(pair: Pair, secure: tuple[Node, int, Authority], **query: object) -
 async def test_a_certificate_that_expires_soon(pair: Pair, secure: tuple[Node, int, Authority]) -> None:
     uri = _secured(pair, secure, cacertfile=secure[2].cacertfile)
     found = problems(await pair.check(pair.upstream(uri), with_api=False))
-    assert {(each.topic, each.level) for each in found} == {(Topic.TLS, Level.WARNING)}
+    assert {(each.topic, each.level) for each in found} == {(Topic.TLS, FindingLevel.WARNING)}
     assert any(re.match(r"the server's certificate expires in (1\.9|2\.0) days", each.message) for each in found)
     assert any("an authority in" in each.message for each in found)
 
@@ -353,7 +353,7 @@ async def test_a_wrong_authority(pair: Pair, secure: tuple[Node, int, Authority]
     (tmp_path / "other").mkdir()
     other = Authority.create(tmp_path / "other", "other")
     uri = _secured(pair, secure, cacertfile=other.cacertfile)
-    found = only(await pair.check(pair.upstream(uri), with_api=False), Topic.TLS, Level.ERROR)
+    found = only(await pair.check(pair.upstream(uri), with_api=False), Topic.TLS, FindingLevel.ERROR)
     assert "its certificate is not trusted" in found.message
 
 
@@ -393,7 +393,7 @@ def _arguments(command: str) -> list[str]:
 
 def returned_too_often(findings: list[Finding]) -> dict[str, Finding]:
     """By the queue."""
-    limited = [each for each in findings if each.topic is Topic.RELEASE and each.level is Level.WARNING]
+    limited = [each for each in findings if each.topic is Topic.RELEASE and each.level is FindingLevel.WARNING]
     return {each.message.split("'")[1]: each for each in limited}
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from agent.check.configuration import check
-from agent.check.findings import Finding, Level, Topic
+from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.trial import try_links
 from agent.core.addresses import http_url
 from agent.definitions.sources.load import load_configuration
@@ -61,7 +61,7 @@ async def test_a_message_is_published_received_and_nothing_left(pair: Pair, runn
     eventually(lambda: ours in str(pair.there.admin.get("bindings", pair.vhost)), what="all is there")
     before = objects(pair)
     [found] = await deliver(pair)
-    assert found.level is Level.NOTE, found
+    assert found.level is FindingLevel.NOTE, found
     assert "a message arrived after " in found.message
     assert f"by {pair.there.cluster_name} (amqp://127.0.0.1:{pair.there.amqp_port}/{pair.vhost})" in found.message
     assert objects(pair) == before
@@ -80,7 +80,7 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
     assert "'q' is bound to exchange 'x.all' for every routing key" in by_label["x.all"].message
     assert "of a fanout exchange every queue" in by_label["x.fanout"].message
     assert "has an alternate exchange" in by_label["x.other"].message
-    assert (by_label["x"].level, by_label["x"].message) == (Level.ERROR, "its binding isn't upstream after 20 s")
+    assert (by_label["x"].level, by_label["x"].message) == (FindingLevel.ERROR, "its binding isn't upstream after 20 s")
     assert by_label["x"].fix.startswith("`federation-agent links` shows whether the link is paused, and whether ")
 
 
@@ -89,7 +89,7 @@ async def test_an_alarm_is_named_instead_of_what_was_waited_for(pair: Pair, runn
     running(pair)
     with memory_alarm(pair.here if side == "downstream" else pair.there):
         [found] = await deliver(pair)
-    assert found.level is Level.ERROR
+    assert found.level is FindingLevel.ERROR
     assert found.message.startswith(f"no message gets through: {side} has a memory alarm on ")
     assert "vm_memory_high_watermark" in found.fix
 
@@ -104,7 +104,7 @@ async def test_an_alarm_that_nobody_may_see_is_suspected(
     pair.there.admin.permissions(pair.vhost, user)
     with memory_alarm(pair.there):
         [found] = await deliver(pair, user=user, password="password")
-    assert found.level is Level.ERROR
+    assert found.level is FindingLevel.ERROR
     assert found.message == "the upstream didn't confirm the message within 20 s"
     assert "rabbitmq-diagnostics alarms" in found.fix
 
@@ -140,5 +140,5 @@ async def test_a_link_whose_queue_has_a_dead_letter_exchange_is_left_out(pair: P
     pair.there.admin.bind(pair.vhost, "amq.fanout", "a user's", "")
     running(pair)
     [found] = await deliver(pair)
-    assert found.level is Level.NOTE
+    assert found.level is FindingLevel.NOTE
     assert "has a dead-letter exchange by policy 'letters'" in found.message

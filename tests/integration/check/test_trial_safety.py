@@ -7,10 +7,9 @@ from typing import Any
 
 from agent.check.connections import Endpoint
 from agent.check.context import LinkEnds
-from agent.check.findings import Level
-from agent.check.policies import Listed
-from agent.check.takers import Side, Sides
-from agent.check.trial import Trial, deliver_one
+from agent.check.findings import FindingLevel
+from agent.check.policies import PolicyTarget
+from agent.check.trial import Trial, TrialExchange, TrialRoute, deliver_one
 from agent.core.addresses.uri import parse
 from agent.core.links.plan import Outlook, PlannedLink
 from tests.integration.check.some_brokers import Answers, amqp_broker, api
@@ -32,22 +31,27 @@ def a_broker(**rows: list[dict[str, Any]]) -> Answers:
 async def test_a_binding_that_was_made_meanwhile_is_seen_but_not_the_trials_own() -> None:
     there = a_broker()
     async with api(there) as upstream, api(a_broker()) as downstream:
-        sides = Sides(Side("upstream", upstream, "/", "x", "topic"), Side("downstream", downstream, "/", "x", "topic"))
-        assert await sides.refusal(KEY) is None
+        route = TrialRoute(
+            TrialExchange("upstream", upstream, "/", "x", "topic"),
+            TrialExchange("downstream", downstream, "/", "x", "topic"),
+        )
+        assert await route.danger(KEY) is None
         there.rows["bindings"] = [row("the trial's", KEY)]
-        assert await sides.fresh_refusal(KEY) is None
+        assert await route.danger_now(KEY) is None
         there.rows["bindings"].append(row("a user's", "#"))
-        refusal = await sides.fresh_refusal(KEY)
-    assert refusal == "upstream, \"a user's\" is bound to exchange 'x' for every routing key"
+        danger = await route.danger_now(KEY)
+    assert danger == "upstream, \"a user's\" is bound to exchange 'x' for every routing key"
 
 
 async def test_a_queue_whose_messages_are_dead_lettered_is_not_used() -> None:
     policy = {"vhost": "/", "name": "all", "pattern": ".*", "apply-to": "queues", "priority": 0}
     there = a_broker(policies=[policy | {"definition": {"dead-letter-exchange": "dlx"}}])
     async with api(there) as upstream:
-        refusal = await Side("upstream", upstream, "/", "x", "topic", Listed("federation: x -> y")).refusal(KEY)
-    assert refusal is not None
-    assert "'federation: x -> y' has a dead-letter exchange by policy 'all'" in refusal
+        danger = await TrialExchange(
+            "upstream", upstream, "/", "x", "topic", PolicyTarget("federation: x -> y")
+        ).danger(KEY)
+    assert danger is not None
+    assert "'federation: x -> y' has a dead-letter exchange by policy 'all'" in danger
 
 
 async def test_an_api_that_does_not_answer_is_asked_once() -> None:
@@ -71,8 +75,11 @@ async def test_a_connection_that_is_lost_during_a_trial_is_a_finding() -> None:
         amqp_broker(hangs_up=bound) as source,
         amqp_broker() as destination,
     ):
-        sides = Sides(Side("upstream", upstream, "/", "x", "topic"), Side("downstream", downstream, "/", "x", "topic"))
+        route = TrialRoute(
+            TrialExchange("upstream", upstream, "/", "x", "topic"),
+            TrialExchange("downstream", downstream, "/", "x", "topic"),
+        )
         from_, to = (parse(f"amqp://127.0.0.1:{port}/%2f") for port in (source, destination))
-        found = await deliver_one(Trial(ends, exchange_link("x"), KEY, from_, to, sides))
-    assert found.level is Level.ERROR
+        found = await deliver_one(Trial(ends, exchange_link("x"), KEY, from_, to, route))
+    assert found.level is FindingLevel.ERROR
     assert "the trial failed: " in found.message

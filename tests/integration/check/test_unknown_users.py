@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent.check.connections import Tried, upstream
-from agent.check.context import Apis, Scene
+from agent.check.connections import Attempt, BrokerFacts, upstream
+from agent.check.context import BrokerApis, CheckContext
 from agent.check.findings import Finding
-from agent.check.permissions import Account, judge
-from agent.check.releases import Opened
+from agent.check.permissions import AccountNeeds, judge_permissions
 from agent.core.addresses import uri
 from agent.core.permissions import Need, Permission
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
@@ -20,11 +19,16 @@ NEED = Need(Permission.READ, "x", "binding")
 async def judged(error: BrokerError | None, *, in_vhost: str = "v") -> list[Finding]:
     address, tried_address = uri.parse("amqp://u:p@127.0.0.1:1/v"), uri.parse(f"amqp://u:p@127.0.0.1:1/{in_vhost}")
     endpoint, tried_endpoint = (upstream("origin", "v", [each], []) for each in (address, tried_address))
-    account = Account(endpoint, "u", "v", {NEED: set()}, (NEED,))
-    opened = Opened("upstream origin", in_vhost, "u", "4.0.5", "c", 131072, 2047) if error is None else None
+    account = AccountNeeds(endpoint, "u", "v", {NEED: set()}, (NEED,))
+    opened = BrokerFacts("upstream origin", in_vhost, "u", "4.0.5", "c", 131072, 2047) if error is None else None
     async with api(Answers()) as answering:
-        scene = Scene((), {}, "", Apis((), given={"origin": answering}))
-        return [each async for each in judge([account], scene, [Tried(tried_endpoint, tried_address, opened, error)])]
+        context = CheckContext((), {}, "", BrokerApis((), given={"origin": answering}))
+        return [
+            each
+            async for each in judge_permissions(
+                [account], context, [Attempt(tried_endpoint, tried_address, opened, error)]
+            )
+        ]
 
 
 async def test_one_who_may_log_in_is_authorised_elsewhere() -> None:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from agent.check.configuration import in_time
-from agent.check.findings import Finding, Level, Topic
+from agent.check.findings import Finding, FindingLevel, Topic
 
-FIRST = Finding(Level.NOTE, Topic.CLOCK, "here", "the first")
+FIRST = Finding(FindingLevel.NOTE, Topic.CLOCK, "here", "the first")
 
 
 async def endless() -> AsyncIterator[Finding]:
@@ -19,5 +19,5 @@ async def endless() -> AsyncIterator[Finding]:
 async def test_what_was_found_is_kept_and_the_rest_reported_as_missing() -> None:
     first, late = await in_time(endless(), 0.05)
     assert first == FIRST
-    assert late.level is Level.WARNING
+    assert late.level is FindingLevel.WARNING
     assert "not everything was judged" in late.message

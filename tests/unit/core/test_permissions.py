@@ -22,7 +22,7 @@ from agent.core.permissions import (
 )
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
-DOCUMENT = Path(__file__).parents[4] / "docs/permissions.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/permissions.md"
 ROW = re.compile(r"^\| (\w+) \| (configure|write|read) \| `([^`]+)` \|", re.MULTILINE)
 QUARANTINE = "quarantining messages that the destination can't take"  # a section of its own, without a table
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from shlex import split
 from typing import Any
 
-from agent.check.delivery_limits import Vhost, judge_returns
 from agent.check.findings import Finding
-from agent.check.policies import Listed, effective
+from agent.check.policies import PolicyTarget, effective_policy
+from agent.check.queues import ListedVhost, judge_delivery_limit
 
 LIMIT = {"delivery-limit": 1_000_000}
 
@@ -19,17 +19,17 @@ def policy(name: str, pattern: str, definition: Mapping[str, Any], **more: objec
 
 
 def judged(
-    queue: Listed,
+    queue: PolicyTarget,
     *policies: dict[str, Any],
     operators: Sequence[dict[str, Any]] = (),
-    others: Sequence[Listed] = (),
+    others: Sequence[PolicyTarget] = (),
     vhost: str = "v",
     limits_deliveries: bool = True,
     is_own: bool = False,
 ) -> list[Finding]:
-    listed = Vhost(vhost, [queue, *others], policies)
-    found = effective(queue, policies, operators)
-    return [*judge_returns("there", listed, queue, found, limits_deliveries=limits_deliveries, is_own=is_own)]
+    listed = ListedVhost(vhost, [queue, *others], policies)
+    found = effective_policy(queue, policies, operators)
+    return [*judge_delivery_limit("there", listed, queue, found, limits_deliveries=limits_deliveries, is_own=is_own)]
 
 
 def line(*words: str, verb: str = "set_policy", vhost: str = "v") -> list[str]:
@@ -39,8 +39,8 @@ def line(*words: str, verb: str = "set_policy", vhost: str = "v") -> list[str]:
     return ["rabbitmqctl", verb, *options, *rest, definition]
 
 
-def quorum(name: str = "q", **more: Any) -> Listed:
-    return Listed(name, "quorum", **more)
+def quorum(name: str = "q", **more: Any) -> PolicyTarget:
+    return PolicyTarget(name, "quorum", **more)
 
 
 def test_without_a_policy_each_queue_gets_one_of_its_own_that_displaces_none() -> None:
@@ -71,11 +71,13 @@ def test_the_policy_that_holds_keeps_all_that_it_has() -> None:
 def test_a_policy_that_holds_for_classic_queues_too_stays_and_the_queue_gets_a_copy() -> None:
     """With this key it would no longer hold for them."""
     mine = policy("mine", ".*", {"dead-letter-exchange": "my.dlx"}, priority=4)
-    [found] = judged(quorum(), mine, others=[Listed("c")])
+    [found] = judged(quorum(), mine, others=[PolicyTarget("c")])
     whole = json.dumps({"dead-letter-exchange": "my.dlx"} | LIMIT)
     assert split(found.fix) == line("5", "queues", "federation-returns q", "^q$", whole)
     assert "Policy 'mine' holds also for queues that aren't quorum queues, such as 'c'" in found.message
-    assert judged(quorum(), mine, policy("copy", "^q$", json.loads(whole), priority=5), others=[Listed("c")]) == []
+    assert (
+        judged(quorum(), mine, policy("copy", "^q$", json.loads(whole), priority=5), others=[PolicyTarget("c")]) == []
+    )
 
 
 def test_a_limit_of_the_arguments_can_not_be_raised_by_a_policy() -> None:
@@ -106,7 +108,7 @@ def test_a_high_limit_and_none_are_fine() -> None:
     assert judged(quorum(), policy("mine", ".*", LIMIT)) == []
     assert judged(quorum(arguments={"x-delivery-limit": -1})) == []
     assert judged(quorum(), limits_deliveries=False) == []
-    assert judged(Listed("c")) == []
+    assert judged(PolicyTarget("c")) == []
 
 
 def test_names_in_a_command_are_quoted_for_the_shell_and_as_patterns() -> None:
