@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.check.alarms import judge_alarms
 from agent.check.connections import Attempt, endpoints_of, judge_broker, judge_clock, judge_pair, try_all
-from agent.check.context import BrokerApis, CheckContext, context_of, judge_given_apis
+from agent.check.context import BrokerApis, CheckContext, LinkEnds, context_of, judge_given_apis
 from agent.check.exchanges import judge_alternate_exchanges, judge_event_exchange
 from agent.check.findings import Finding, FindingLevel, Topic, in_order
 from agent.check.http_api import BrokerApi
@@ -189,9 +189,9 @@ class _Check:
         for findings in await asyncio.gather(*(in_time(each, ASKING) for each in sources)):
             self._findings += findings
         for api in self._apis.all:
-            for what, why in sorted(api.failures.items()):
-                if not what.startswith("permissions of "):  # reported with the user
-                    message = f"{what} can't be read, so what depends on it wasn't judged: {why}"
+            for question, why in sorted(api.failures.items()):
+                if not question.user:  # otherwise it is reported with the user
+                    message = f"{question.about} can't be read, so what depends on it wasn't judged: {why}"
                     self._findings.append(Finding.note(Topic.DEFINITIONS, api.where, message))
             if api.failures and api in self._apis.given.values():
                 message = f"asked for with --api, but it fails: {next(iter(api.failures.values()))}"
@@ -250,17 +250,31 @@ def _judge_pairs(context: CheckContext) -> Iterator[Finding]:
             yield from judge_pair(source, destination)
 
 
+def stopped_links(context: CheckContext, attempts: Iterable[Attempt]) -> list[LinkEnds]:
+    """The links that would not run, without those that fail as all addresses of one of their brokers do, which is
+    reported with the addresses. Of several addresses together it depends on all of them whether a failure is permanent,
+    so that isn't compared."""
+    reported = {
+        (each.endpoint, replace(each.error.failure, is_permanent=False))
+        for each in attempts
+        if each.error is not None and each.endpoint not in context.brokers
+    }
+
+    def is_reported(each: LinkEnds) -> bool:
+        failure = each.planned.failure
+        facts = None if failure is None else replace(failure, is_permanent=False)
+        return facts is not None and any((end, facts) in reported for end in (each.source, each.destination))
+
+    return [each for each in context.links if each.planned.outlook is not Outlook.RUN and not is_reported(each)]
+
+
 async def _judge_links(
     context: CheckContext, found: Survey, attempts: Sequence[Attempt], accounts: Sequence[AccountNeeds]
 ) -> AsyncIterator[Finding]:
-    """What would keep links from running, by reason; an address that fails is reported already."""
-    known = [str(each.error) for each in attempts if each.error is not None]
-    stopped = [each for each in context.links if each.planned.outlook is not Outlook.RUN]
-    stopped.sort(key=lambda each: (each.planned.outlook, each.planned.reason))
+    """What would keep links from running, by reason."""
+    stopped = sorted(stopped_links(context, attempts), key=lambda each: (each.planned.outlook, each.planned.reason))
     for (outlook, reason), several in groupby(stopped, key=lambda each: (each.planned.outlook, each.planned.reason)):
         of_reason = list(several)
-        if any(text in reason for text in known):
-            continue
         labels = tuple(each.label for each in of_reason)
         where = of_reason[0].planned.broker
         if outlook is not Outlook.STANDBY:

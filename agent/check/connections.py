@@ -35,6 +35,7 @@ class Endpoint:
     where: str
     default_vhost: str
     uris: tuple[AmqpUri, ...]
+    upstream: str = ""  # the name of the upstream, where the role is one
 
     @property
     def accounts(self) -> tuple[tuple[str, str], ...]:
@@ -102,7 +103,7 @@ def named(endpoint: Endpoint, uri: AmqpUri) -> str:
 
 
 def upstream(name: str, vhost: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:
-    return Endpoint(f"upstream {name}", vhost, reachable(uris, vhost, downstream))
+    return Endpoint(f"upstream {name}", vhost, reachable(uris, vhost, downstream), name)
 
 
 def shovel_end(where: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from agent.check.connections import (
     DESTINATION,
@@ -22,8 +21,6 @@ from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import PlannedLink
 from agent.core.model import Link, ShovelLink
-
-_UPSTREAM: Final = "upstream "
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +47,9 @@ class BrokerApis:
 
 def _keys_of(endpoint: Endpoint) -> tuple[str, ...]:
     """The keys that an HTTP API of the broker can be given by, the most exact first."""
-    addresses = sorted(endpoint.addresses)
-    if not endpoint.where.startswith(_UPSTREAM):
-        return tuple(addresses)
-    name = endpoint.where.removeprefix(_UPSTREAM)
-    return (f"{endpoint.default_vhost}/{name}", name, *addresses)
+    name = endpoint.upstream
+    names = (f"{endpoint.default_vhost}/{name}", name) if name else ()
+    return (*names, *sorted(endpoint.addresses))
 
 
 def judge_given_apis(given: Iterable[str], endpoints: Iterable[Endpoint]) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -30,6 +30,14 @@ class NodeAlarms:
     disk: bool | None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Question:
+    """`user` is set where it is about the permissions of one."""
+
+    about: str
+    user: str = ""
+
+
 class BrokerApi:
     """Use it with `async with`. `failures` are the questions that could not be answered, and why."""
 
@@ -47,9 +55,9 @@ class BrokerApi:
         self._patience = patience
         self._unanswered: str | None = None
         self._clock = clock
-        self._answers: dict[Hashable, Any] = {}
-        self._asking: dict[Hashable, asyncio.Lock] = {}
-        self.failures: dict[str, str] = {}
+        self._answers: dict[Question, Any] = {}
+        self._asking: dict[Question, asyncio.Lock] = {}
+        self.failures: dict[Question, str] = {}
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -71,14 +79,14 @@ class BrokerApi:
             answers = await self._client.permissions_of(user)
             return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
 
-        return await self._once(("grants", user), f"permissions of user {user!r}", ask)
+        return await self._once(Question(f"permissions of user {user!r}", user), ask)
 
     async def topic_grants(self, user: str) -> list[TopicGrant] | None:
         async def ask() -> list[TopicGrant]:
             answers = await self._client.topic_permissions_of(user)
             return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
 
-        return await self._once(("topic grants", user), f"permissions of user {user!r} for topics", ask)
+        return await self._once(Question(f"permissions of user {user!r} for topics", user), ask)
 
     async def tags(self) -> frozenset[str] | None:
         """Of the API's own user."""
@@ -88,18 +96,14 @@ class BrokerApi:
             words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
             return frozenset(str(each).strip() for each in words)
 
-        return await self._once(("tags",), "the tags of its user", ask)
+        return await self._once(Question("the tags of its user"), ask)
 
     async def policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        return await self._once(
-            ("policies", vhost), f"policies of vhost {vhost!r}", lambda: self._client.policies_of(vhost)
-        )
+        return await self._once(Question(f"policies of vhost {vhost!r}"), lambda: self._client.policies_of(vhost))
 
     async def operator_policies(self, vhost: str) -> list[PolicyAnswer] | None:
         return await self._once(
-            ("operator policies", vhost),
-            f"operator policies of vhost {vhost!r}",
-            lambda: self._client.operator_policies_of(vhost),
+            Question(f"operator policies of vhost {vhost!r}"), lambda: self._client.operator_policies_of(vhost)
         )
 
     async def queues(self, vhost: str) -> dict[str, PolicyTarget] | None:
@@ -114,18 +118,17 @@ class BrokerApi:
                 for each in await self._client.queues(vhost)
             }
 
-        return await self._once(("queues", vhost), f"queues of vhost {vhost!r}", ask)
+        return await self._once(Question(f"queues of vhost {vhost!r}"), ask)
 
     async def exchanges(self, vhost: str) -> dict[str, ExchangeAnswer] | None:
         async def ask() -> dict[str, ExchangeAnswer]:
             return {each["name"]: each for each in await self._client.exchanges(vhost)}
 
-        return await self._once(("exchanges", vhost), f"exchanges of vhost {vhost!r}", ask)
+        return await self._once(Question(f"exchanges of vhost {vhost!r}"), ask)
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer] | None:
         return await self._once(
-            ("bindings", vhost, exchange),
-            f"bindings of exchange {exchange!r} in vhost {vhost!r}",
+            Question(f"bindings of exchange {exchange!r} in vhost {vhost!r}"),
             lambda: self._client.bindings_from(vhost, exchange),
         )
 
@@ -140,7 +143,7 @@ class BrokerApi:
             nodes = [each for each in await self._client.nodes() if each.get("running") is not False]
             return [_alarms_of(each) for each in nodes]
 
-        return await self._once(("alarms",), "alarms of its nodes", ask)
+        return await self._once(Question("alarms of its nodes"), ask)
 
     async def clock_difference(self) -> float | None:
         """How many seconds the broker's clock is ahead, if that is more than the second that HTTP's times take."""
@@ -154,24 +157,24 @@ class BrokerApi:
                 return None
             return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
 
-        return await self._once(("clock",), "its clock", ask)
+        return await self._once(Question("its clock"), ask)
 
-    async def _once(self, key: Hashable, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        async with self._asking.setdefault(key, asyncio.Lock()):
-            if key not in self._answers:
-                self._answers[key] = await self._asked(what, ask)
-            found: T | None = self._answers[key]
+    async def _once(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T | None:
+        async with self._asking.setdefault(question, asyncio.Lock()):
+            if question not in self._answers:
+                self._answers[question] = await self._asked(question, ask)
+            found: T | None = self._answers[question]
             return found
 
-    async def _asked(self, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _asked(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T | None:
         if self._unanswered is not None:  # each further question would take as long
-            self.failures[what] = self._unanswered
+            self.failures[question] = self._unanswered
             return None
         began = time.monotonic()
         try:
             return await ask()
         except BrokerError as error:
-            self.failures[what] = str(error)
+            self.failures[question] = str(error)
             if time.monotonic() - began >= self._patience / 2:
                 self._unanswered = str(error)
             return None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from agent.core.rules.patterns import Pattern
 
 NO_LIMIT: Final = -1
+ARGUMENTS: Final = "its arguments"
 _LOWEST: Final = frozenset({"delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires"})
 _APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
     "classic": frozenset({"all", "queues", "classic_queues"}),
@@ -39,7 +40,7 @@ class PolicyTarget:
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """The value in force of each key, where it is from, and which policies hold."""
+    """The value in force of each key, where it is from (`ARGUMENTS`, or a policy by name), and which policies hold."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +69,7 @@ def effective_policy(
                 continue
             values[key], sources[key] = value, source
 
-    add({key.removeprefix("x-"): value for key, value in target.arguments.items()}, "its arguments")
+    add({key.removeprefix("x-"): value for key, value in target.arguments.items()}, ARGUMENTS)
     policy, operator_policy = _winner(target, policies, target.policy), _winner(target, operator_policies)
     for kind, winner in (("policy", policy), ("operator policy", operator_policy)):
         if winner is not None:

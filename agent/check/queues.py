@@ -19,6 +19,7 @@ from agent.check.connections import BrokerFacts, Endpoint
 from agent.check.context import CheckContext, LinkEnds
 from agent.check.findings import Finding, Topic
 from agent.check.policies import (
+    ARGUMENTS,
     NO_LIMIT,
     EffectivePolicy,
     PolicyTarget,
@@ -173,11 +174,8 @@ def _destinations(each: LinkEnds, bindings: Bindings) -> list[str]:
 
 def _judge_own(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
     """The queue that exists for a link only."""
-    keys = [
-        key
-        for key in (*_DROPPING, "expires")
-        if effective.number(key) is not None and "policy" in effective.sources[key]
-    ]
+    limits = [key for key in (*_DROPPING, "expires") if effective.number(key) is not None]
+    keys = [key for key in limits if effective.sources[key] != ARGUMENTS]
     if keys:
         yield Finding.warning(
             Topic.LIMITS,
@@ -235,7 +233,7 @@ def judge_delivery_limit(
     argument = f"x-{LIMIT}"
     steps, commands, sources = [], [], []
     if _is_low(queue.arguments.get(argument)):
-        sources.append("its arguments")
+        sources.append(ARGUMENTS)
         steps.append(
             f"no policy can raise an argument: delete queue {queue.name!r} once it is empty, and declare it with an "
             f"{argument} of {ADVISED}"

@@ -19,7 +19,7 @@ HERE: tuple[AmqpUri, ...] = (parse("amqp://own@here"),)
 
 
 def upstream(name: str, uri: str = "amqp://fed@h/%2f", vhost: str = "/") -> Endpoint:
-    return Endpoint(f"upstream {name}", vhost, (parse(uri),))
+    return Endpoint(f"upstream {name}", vhost, (parse(uri),), name)
 
 
 def test_two_upstreams_with_one_user_get_the_same_command() -> None:
