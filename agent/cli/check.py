@@ -13,7 +13,7 @@ from agent.check.configuration import CheckResult, TrialRunner, check
 from agent.check.connections import Attempt
 from agent.check.findings import Finding, FindingLevel, has_problems
 from agent.cli import output
-from agent.cli.references import resolved
+from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
@@ -63,7 +63,7 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
         ):  # a URL without a name: never quoted, as it is secret
             raise UsageError("--api is NAME=URL, such as origin=${env:ORIGIN_API} or rabbit.dc1.example:5672=http://…")
         try:
-            found.setdefault(name, []).append(http_url.parse(resolved(text, f"--api {name}")))
+            found.setdefault(name, []).append(http_url.parse(with_secrets(f"--api {name}", text)))
         except UriError as error:
             raise UsageError(f"--api {name}: {error}") from error
     return found

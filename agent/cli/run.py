@@ -1,4 +1,4 @@
-"""`run`: the agent itself, until it gets a signal to stop."""
+"""`run`: the agent itself, until it gets a signal to stop. Then it ends in time, even if something hangs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +21,6 @@ import uvloop
 from pydantic_core import PydanticCustomError
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
-from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
 from agent.definitions.models.settings import parse_listen
@@ -39,12 +39,53 @@ from agent.status.http.limits import raise_descriptor_limit
 from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 
+STOP_WITHIN: Final = 25.0  # seconds; less than the 30 s that Kubernetes waits before it kills
 END_PATIENCE: Final = 2.0
+CLEAN: Final = 0
+NOT_STOPPED: Final = 1
+_FOR_THREADS: Final = 2.0
+_FOR_LOG: Final = 1.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
 """A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
 there are eight while so many links open, and as many while they close."""
 
 log = structlog.get_logger()
+
+
+class StopDeadline:
+    """Counts from `start` on. The interpreter waits for every thread of its pool, and a thread that reads from a
+    hanging disk or pipe can't be stopped. So this one ends the process, with `NOT_STOPPED` unless all messages were
+    settled.
+    """
+
+    def __init__(
+        self, report: Callable[[], None], *, seconds: float = STOP_WITHIN, for_threads: float = _FOR_THREADS
+    ) -> None:
+        """`report` is called before the process is ended because it didn't stop in time; threads have so many seconds
+        once all is settled."""
+        self._report = report
+        self._seconds = seconds
+        self._for_threads = for_threads
+        self._settled = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._run, name="stop deadline", daemon=True)
+            self._watch.start()
+
+    def settled(self) -> None:
+        """All messages are settled; only threads without important work may be left."""
+        self._settled.set()
+
+    def _run(self) -> None:
+        if self._settled.wait(self._seconds):
+            threading.Event().wait(self._for_threads)
+            os._exit(CLEAN)
+        reporting = threading.Thread(target=self._report, daemon=True)
+        reporting.start()  # in a separate thread, since the reader of the log may hang too
+        reporting.join(_FOR_LOG)
+        os._exit(NOT_STOPPED)
 
 
 def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:
@@ -54,8 +95,8 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None, wait
 
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None, waits_at: HttpSettings | None) -> None:
-    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
-    told = _told_to_stop(deadline)
+    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=STOP_WITHIN))
+    stop = _stop_signal(deadline)
     raise_descriptor_limit()
     gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
     gc.set_threshold(*COLLECT_AFTER)
@@ -66,7 +107,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     if waits_at is not None:
         configure_logging(_log_settings(LogSettings(), log_format, log_level), sys.stdout)
         waiting = Waiting(str(path), load, waits_at, _board())
-    supervisor = await _first(lambda: Supervisor(load, board), waiting, told)
+    supervisor = await _valid_supervisor(lambda: Supervisor(load, board), waiting, stop)
     if supervisor is None:
         log.info("stopped")
         deadline.settled()
@@ -107,7 +148,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
             lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board
         ),
     )
-    await told.wait()
+    await stop.wait()
     log.info("stopping")
     await tasks.end(END_PATIENCE)  # whatever becomes of them, what is in flight is settled
     await supervisor.stop()
@@ -134,7 +175,9 @@ def _address(text: str) -> HttpSettings:
     return HttpSettings(listen.host, listen.port)
 
 
-async def _first(make: Callable[[], Supervisor], waiting: Waiting | None, told: asyncio.Event) -> Supervisor | None:
+async def _valid_supervisor(
+    make: Callable[[], Supervisor], waiting: Waiting | None, stop: asyncio.Event
+) -> Supervisor | None:
     """With the first valid configuration; None where the agent has to stop before there is one."""
     while True:
         try:
@@ -142,20 +185,20 @@ async def _first(make: Callable[[], Supervisor], waiting: Waiting | None, told: 
         except ConfigurationError as error:
             if waiting is None:
                 raise
-            await waiting.until_valid(error, told)
-        if told.is_set():
+            await waiting.until_valid(error, stop)
+        if stop.is_set():
             return None
 
 
-def _told_to_stop(deadline: StopDeadline) -> asyncio.Event:
+def _stop_signal(deadline: StopDeadline) -> asyncio.Event:
     """Handles signals from now on: one that arrives during the start counts too."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
-        told.set()
+    def begin() -> None:
+        stop.set()
         deadline.start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return told
+        loop.add_signal_handler(number, begin)
+    return stop
