@@ -60,70 +60,29 @@ async def check(
     """`apis` are HTTP APIs of further brokers, by the name of an upstream or by HOST:PORT; `trial` comes last. Raises
     ConfigurationError where sources of definitions conflict."""
     async with AsyncExitStack() as stack:
-        given = await _given_apis(configuration, apis, stack, clock)
-        result = await _Check(configuration, given, clock, stack).run(agent)
+        result = await _Check(configuration, clock, stack).run(apis, agent)
         if trial is None:
             return result
         trials = await _all(trial(result.context))
         return replace(result, findings=tuple(in_order([*result.findings, *trials])))
 
 
-async def _given_apis(
-    configuration: Configuration,
-    given: Mapping[str, Sequence[HttpUrl]],
-    stack: AsyncExitStack,
-    clock: Callable[[], float],
-) -> BrokerApis:
-    downstream = configuration.settings.downstream
-    own = None
-    if downstream.management:
-        made = BrokerApi(downstream.management, where="downstream", setting="downstream.management", clock=clock)
-        own = await stack.enter_async_context(made)
-    others = {}
-    for name, urls in given.items():
-        made = BrokerApi(urls, where=f"HTTP API of {name}", setting="--api", clock=clock)
-        others[name] = await stack.enter_async_context(made)
-    return BrokerApis(downstream.uris, own, others)
-
-
-async def _configured_apis(
-    definitions: Definitions, stack: AsyncExitStack, clock: Callable[[], float]
-) -> Mapping[str, BrokerApi]:
-    """Those that upstreams name; upstreams with the same addresses share one."""
-    opened: dict[tuple[HttpUrl, ...], BrokerApi] = {}
-    found: dict[str, BrokerApi] = {}
-    for vhost, of_vhost in definitions.vhosts.items():
-        for each in of_vhost.upstreams.values():
-            if not each.management:
-                continue
-            if each.management not in opened:
-                where = f"upstream {each.name}"
-                made = BrokerApi(each.management, where=where, setting=f"management of {where}", clock=clock)
-                opened[each.management] = await stack.enter_async_context(made)
-            found[f"{vhost}/{each.name}"] = opened[each.management]
-    return found
-
-
 class _Check:
     """`stack` closes the HTTP APIs that it opens."""
 
-    def __init__(
-        self, configuration: Configuration, apis: BrokerApis, clock: Callable[[], float], stack: AsyncExitStack
-    ) -> None:
+    def __init__(self, configuration: Configuration, clock: Callable[[], float], stack: AsyncExitStack) -> None:
         self._configuration = configuration
-        self._apis = apis
         self._clock = clock
         self._stack = stack
         self._findings: list[Finding] = []
 
-    async def run(self, agent: Agent | None) -> CheckResult:
+    async def run(self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None) -> CheckResult:
         found = await self._survey(agent)
         definitions = self._configuration.definitions if found is None else found.reading.definitions
-        configured = await _configured_apis(definitions, self._stack, self._clock)
-        self._apis = replace(self._apis, configured=configured)
-        attempts = await try_all(endpoints_of(definitions, self._apis.downstream))
+        apis = await self._open_apis(given, definitions)
+        attempts = await try_all(endpoints_of(definitions, apis.downstream))
         links, cluster = ((), "") if found is None else (found.plan.links, found.reading.cluster)
-        context = context_of(links, attempts, cluster, self._apis)
+        context = context_of(links, attempts, cluster, apis)
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
         accounts = accounts_of(context, exchanges)
         self._findings += await _all(_judge_unreachable(attempts, accounts, context))
@@ -135,11 +94,30 @@ class _Check:
             self._findings += await _all(_judge_links(context, found, attempts, accounts))
             self._findings += await _all(judge_loops(context))
         ends = [end for each in context.links for end in (each.source, each.destination)]
-        self._findings += judge_given_apis(
-            self._apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends])
-        )
+        self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         await self._ask(context, accounts, found, attempts)
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
+
+    async def _open_apis(self, given: Mapping[str, Sequence[HttpUrl]], definitions: Definitions) -> BrokerApis:
+        """Upstreams that name the same addresses share one."""
+
+        async def opened(urls: Sequence[HttpUrl], where: str, setting: str) -> BrokerApi:
+            api = BrokerApi(urls, where=where, setting=setting, clock=self._clock)
+            return await self._stack.enter_async_context(api)
+
+        downstream = self._configuration.settings.downstream
+        urls = downstream.management
+        own = await opened(urls, "downstream", "downstream.management") if urls else None
+        others = {name: await opened(urls, f"HTTP API of {name}", "--api") for name, urls in given.items()}
+        shared: dict[tuple[HttpUrl, ...], BrokerApi] = {}
+        configured: dict[str, BrokerApi] = {}
+        for vhost, of_vhost in definitions.vhosts.items():
+            for each in of_vhost.upstreams.values():
+                where, urls = f"upstream {each.name}", each.management
+                if urls:
+                    shared[urls] = shared.get(urls) or await opened(urls, where, f"management of {where}")
+                    configured[f"{vhost}/{each.name}"] = shared[urls]
+        return BrokerApis(downstream.uris, own, others, configured)
 
     async def _survey(self, agent: Agent | None) -> Survey | None:
         where = "downstream"
@@ -177,23 +155,23 @@ class _Check:
             judge_event_exchange(context),
             judge_alternate_exchanges(context),
             judge_queues(context, {} if found is None else found.bindings),
-            *(_judge_clock_of(api) for api in self._apis.all),
+            *(_judge_clock_of(api) for api in context.apis.all),
         ]
-        if self._apis.own is not None:
+        if context.apis.own is not None:
             reads = self._configuration.settings.sources.management
-            sources.append(judge_tags(self._apis.own, reads_definitions=reads))
+            sources.append(judge_tags(context.apis.own, reads_definitions=reads))
         else:
             lacking = "permissions, policies, alarms, the clock and the native plugins' links"
             message = f"{lacking} can't be judged without the HTTP API"
             self._findings.append(Finding.note(Topic.DEFINITIONS, "downstream", message, "set downstream.management"))
         for findings in await asyncio.gather(*(in_time(each, ASKING) for each in sources)):
             self._findings += findings
-        for api in self._apis.all:
+        for api in context.apis.all:
             for question, why in sorted(api.failures.items()):
                 if not question.user:  # otherwise it is reported with the user
                     message = f"{question.about} can't be read, so what depends on it wasn't judged: {why}"
                     self._findings.append(Finding.note(Topic.DEFINITIONS, api.where, message))
-            if api.failures and api in self._apis.given.values():
+            if api.failures and api in context.apis.given.values():
                 message = f"asked for with --api, but it fails: {next(iter(api.failures.values()))}"
                 self._findings.append(Finding.warning(Topic.DEFINITIONS, api.where, message))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -14,7 +15,7 @@ from agent.check.policies import PolicyTarget
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.permissions import Grant, TopicGrant
 from agent.errors import BrokerError
-from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer
+from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer, QueueAnswer
 from agent.management.client import ManagementClient
 
 PATIENCE: Final = 10.0
@@ -99,24 +100,15 @@ class BrokerApi:
         return await self._once(Question("the tags of its user"), ask)
 
     async def policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        return await self._once(Question(f"policies of vhost {vhost!r}"), lambda: self._client.policies_of(vhost))
+        return await self._once(Question(f"policies of vhost {vhost!r}"), partial(self._client.policies_of, vhost))
 
     async def operator_policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        return await self._once(
-            Question(f"operator policies of vhost {vhost!r}"), lambda: self._client.operator_policies_of(vhost)
-        )
+        question = Question(f"operator policies of vhost {vhost!r}")
+        return await self._once(question, partial(self._client.operator_policies_of, vhost))
 
     async def queues(self, vhost: str) -> dict[str, PolicyTarget] | None:
         async def ask() -> dict[str, PolicyTarget]:
-            return {
-                each["name"]: PolicyTarget(
-                    each["name"],
-                    str(each.get("type", "classic")),
-                    dict(each.get("arguments") or {}),
-                    each.get("policy") or None,
-                )
-                for each in await self._client.queues(vhost)
-            }
+            return {each["name"]: _target(each) for each in await self._client.queues(vhost)}
 
         return await self._once(Question(f"queues of vhost {vhost!r}"), ask)
 
@@ -127,10 +119,8 @@ class BrokerApi:
         return await self._once(Question(f"exchanges of vhost {vhost!r}"), ask)
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer] | None:
-        return await self._once(
-            Question(f"bindings of exchange {exchange!r} in vhost {vhost!r}"),
-            lambda: self._client.bindings_from(vhost, exchange),
-        )
+        question = Question(f"bindings of exchange {exchange!r} in vhost {vhost!r}")
+        return await self._once(question, partial(self.fresh_bindings_from, vhost, exchange))
 
     async def fresh_bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
         """Asked again each time; raises BrokerError."""
@@ -140,8 +130,8 @@ class BrokerApi:
         """Of the cluster's nodes; some seconds old, as statistics are."""
 
         async def ask() -> list[NodeAlarms]:
-            nodes = [each for each in await self._client.nodes() if each.get("running") is not False]
-            return [_alarms_of(each) for each in nodes]
+            nodes = await self._client.nodes()
+            return [_alarms(each) for each in nodes if each.get("running") is not False]
 
         return await self._once(Question("alarms of its nodes"), ask)
 
@@ -152,8 +142,9 @@ class BrokerApi:
             began = self._clock()
             await self._client.overview()
             ended = self._clock()
-            theirs = _seconds(self._client.date)
-            if theirs is None:
+            try:
+                theirs = parsedate_to_datetime(self._client.date or "").timestamp()
+            except (ValueError, OverflowError):
                 return None
             return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
 
@@ -180,16 +171,13 @@ class BrokerApi:
             return None
 
 
-def _alarms_of(node: NodeAnswer) -> NodeAlarms:
-    return NodeAlarms(node["name"], _flag(node.get("mem_alarm")), _flag(node.get("disk_free_alarm")))
+def _target(queue: QueueAnswer) -> PolicyTarget:
+    arguments = dict(queue.get("arguments") or {})
+    return PolicyTarget(queue["name"], str(queue.get("type", "classic")), arguments, queue.get("policy") or None)
 
 
-def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _seconds(date: str | None) -> float | None:
-    try:
-        return None if date is None else parsedate_to_datetime(date).timestamp()
-    except (ValueError, OverflowError):
-        return None
+def _alarms(node: NodeAnswer) -> NodeAlarms:
+    memory, disk = node.get("mem_alarm"), node.get("disk_free_alarm")
+    return NodeAlarms(
+        node["name"], memory if isinstance(memory, bool) else None, disk if isinstance(disk, bool) else None
+    )
