@@ -52,13 +52,14 @@ class TrialExchange:
 
     side: str  # upstream | downstream
     api: BrokerApi
+    uri: AmqpUri
     vhost: str
     name: str
     type: str
     queue: PolicyTarget | None = None
 
     async def danger(self, key: str) -> str | None:
-        """Why the message could get to a queue of a user. Bindings come last: they change the most."""
+        """Bindings come last: they change the most."""
         api, vhost, named = self.api, self.vhost, f"exchange {self.name!r}"
         exchanges, policies = await api.exchanges(vhost), await api.policies(vhost)
         bindings = await api.bindings_from(vhost, self.name)
@@ -99,34 +100,27 @@ def routes(binding: str, key: str, *, type_: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRoute:
-    upstream: TrialExchange
-    downstream: TrialExchange
-
-    async def danger(self, key: str) -> str | None:
-        for each in (self.upstream, self.downstream):
-            why = await each.danger(key)
-            if why is not None:
-                return f"{each.side}, {why}"
-        return None
-
-    async def danger_now(self, key: str) -> str | None:
-        """Ask the brokers again."""
-        for each in (self.upstream, self.downstream):
-            each.api.forget()
-        return await self.danger(key)
-
-
-@dataclass(frozen=True, slots=True)
 class Trial:
     """A link that is tried, with a routing key that nobody else uses."""
 
     ends: LinkEnds
-    link: ExchangeLink
     key: str
-    source: AmqpUri
-    destination: AmqpUri
-    route: TrialRoute
+    upstream: TrialExchange
+    downstream: TrialExchange
+
+    async def danger(self) -> str | None:
+        """Why the message could get to a queue of a user."""
+        for each in (self.upstream, self.downstream):
+            why = await each.danger(self.key)
+            if why is not None:
+                return f"{each.side}, {why}"
+        return None
+
+    async def danger_now(self) -> str | None:
+        """Ask the brokers again."""
+        for each in (self.upstream, self.downstream):
+            each.api.forget()
+        return await self.danger()
 
 
 async def try_links(context: CheckContext) -> AsyncIterator[Finding]:
@@ -169,13 +163,13 @@ async def _trial(each: LinkEnds, context: CheckContext) -> Trial | str:
         return "which queues are bound can't be seen without the HTTP API of both brokers (--api NAME=URL)"
     from_, to = (context.addresses[end] for end in (each.source, each.destination))
     queue = PolicyTarget(upstream_queue_name(link, source.vhost, context.cluster), link.settings.queue_type.value)
-    route = TrialRoute(
-        TrialExchange("upstream", there, source.vhost, link.remote_name, type_, queue),
-        TrialExchange("downstream", here, link.vhost, link.name, type_),
+    trial = Trial(
+        each,
+        f"federation-agent-check-{secrets.token_hex(8)}",
+        TrialExchange("upstream", there, from_.in_vhost(source.vhost), source.vhost, link.remote_name, type_, queue),
+        TrialExchange("downstream", here, to.in_vhost(link.vhost), link.vhost, link.name, type_),
     )
-    key = f"federation-agent-check-{secrets.token_hex(8)}"
-    why = inability(from_) or inability(to) or await route.danger(key)
-    return why or Trial(each, link, key, from_.in_vhost(source.vhost), to.in_vhost(link.vhost), route)
+    return inability(from_) or inability(to) or await trial.danger() or trial
 
 
 def inability(uri: AmqpUri) -> str | None:
@@ -197,7 +191,7 @@ async def deliver_one(trial: Trial) -> Finding:
 
 
 async def _alarm(trial: Trial) -> Finding | None:
-    for each in (trial.route.downstream, trial.route.upstream):
+    for each in (trial.downstream, trial.upstream):
         alarm = await current_alarm(each.api)
         if alarm is not None:
             message = f"no message gets through: {each.side} has a {alarm}, so it accepts none"
@@ -209,12 +203,12 @@ async def _alarm(trial: Trial) -> Finding | None:
 async def _tried(trial: Trial) -> Finding:
     try:
         async with asyncio.timeout(IN_ALL), AsyncExitStack() as stack:
-            here = await stack.enter_async_context(await _connect(trial.destination))
-            there = await stack.enter_async_context(await _connect(trial.source))
+            here = await stack.enter_async_context(await _connect(trial.downstream.uri))
+            there = await stack.enter_async_context(await _connect(trial.upstream.uri))
             return await _deliver(trial, here, there)
     except Exception as error:  # noqa: BLE001 - a task's edge: aiormq raises RuntimeError too, and no findings may be lost
         text = str(error) or (_SLOW if isinstance(error, TimeoutError) else type(error).__name__)
-        for uri in (trial.source, trial.destination):
+        for uri in (trial.upstream.uri, trial.downstream.uri):
             text = redacted(text, uri.login[1], user=uri.login[0])
         return _finding(trial.ends, FindingLevel.ERROR, f"the trial failed: {text}")
 
@@ -241,7 +235,7 @@ async def _connect(uri: AmqpUri) -> AbstractConnection:
 async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnection) -> Finding:
     receiving, publishing = await here.channel(), await there.channel()
     queue = await receiving.declare_queue(exclusive=True, auto_delete=True)
-    await queue.bind(trial.link.name, trial.key)
+    await queue.bind(trial.downstream.name, trial.key)
     if not await _binding_is(trial, there=True):
         why = f"its binding isn't upstream after {WITHIN:g} s"
         return _finding(trial.ends, FindingLevel.ERROR, why, _NO_BINDING)
@@ -252,10 +246,10 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
             arrived.set_result(message)
 
     consumer = await queue.consume(receive, no_ack=True)
-    danger = await trial.route.danger_now(trial.key)  # bindings and policies may have changed since links were chosen
+    danger = await trial.danger_now()  # bindings and policies may have changed since links were chosen
     if danger is not None:
         return _finding(trial.ends, FindingLevel.NOTE, f"not tried: {danger}")
-    exchange = await publishing.get_exchange(trial.link.remote_name, ensure=False)
+    exchange = await publishing.get_exchange(trial.upstream.name, ensure=False)
     began = time.monotonic()
     message = aio_pika.Message(b"federation-agent check", expiration=WITHIN)
     try:
@@ -279,7 +273,7 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
 
 async def _binding_is(trial: Trial, *, there: bool) -> bool:
     """Wait until the trial's binding is upstream, or is gone; False if that takes too long."""
-    upstream = trial.route.upstream
+    upstream = trial.upstream
     ends = time.monotonic() + WITHIN
     while True:
         found = await upstream.api.fresh_bindings_from(upstream.vhost, upstream.name)

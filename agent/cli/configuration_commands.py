@@ -136,8 +136,7 @@ def run_command(
         Literal["auto", "console", "json"] | None, typer.Option(help="Overrides the configuration.")
     ] = None,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Overrides the configuration."),
+        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Overrides the configuration.")
     ] = None,
     wait_for_configuration: Annotated[
         str | None,

@@ -220,13 +220,7 @@ def _age(moment: str, now: float) -> str:
 
 
 def show_events(
-    remote: Remote,
-    named: str | None,
-    *,
-    since: float | None,
-    follow: bool,
-    as_json: bool,
-    sleep: Sleep = time.sleep,
+    remote: Remote, named: str | None, *, since: float | None, follow: bool, as_json: bool, sleep: Sleep = time.sleep
 ) -> None:
     """Oldest first, of one link or of all. Those that follow come until it is interrupted or the output is closed, in
     JSON an object a line. Raises UnknownLinkError."""
@@ -269,13 +263,7 @@ def _event_line(change: Change, *, as_json: bool) -> str:
 
 
 def act(
-    remote: Remote,
-    action: str,
-    named: Sequence[str],
-    *,
-    selection: Selection,
-    as_json: bool,
-    reason: str = "",
+    remote: Remote, action: str, named: Sequence[str], *, selection: Selection, as_json: bool, reason: str = ""
 ) -> bool:
     """Returns False where not all links that were named are there, also by vhost or upstream; acts on the others."""
     links = selection.of(remote)

@@ -26,10 +26,7 @@ MOST: Final = 10_000
 
 def configure_logging(settings: LogSettings, stream: TextIO) -> None:
     """Everything goes to `stream`, including what libraries log with `logging`."""
-    before: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
+    before: list[Processor] = [structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

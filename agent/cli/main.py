@@ -32,9 +32,7 @@ app.add_typer(quarantine.app, name="quarantine")
 
 
 @app.callback(invoke_without_command=True)
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         from importlib.metadata import version as installed
 

@@ -8,8 +8,9 @@ from typing import Any
 from agent.check.connections import Endpoint
 from agent.check.context import LinkEnds
 from agent.check.findings import FindingLevel
+from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget
-from agent.check.trial import Trial, TrialExchange, TrialRoute, deliver_one
+from agent.check.trial import Trial, TrialExchange, deliver_one
 from agent.core.addresses.uri import parse
 from agent.core.links.plan import Outlook, PlannedLink
 from tests.integration.check.some_brokers import Answers, amqp_broker, api
@@ -28,18 +29,26 @@ def a_broker(**rows: list[dict[str, Any]]) -> Answers:
     return Answers(**{"exchanges": [exchange | {"vhost": "/"}], "bindings": []} | rows)
 
 
+def a_trial(upstream: BrokerApi, downstream: BrokerApi, *ports: int) -> Trial:
+    planned = PlannedLink(exchange_link("x"), Outlook.RUN, "", "")
+    from_, to = (parse(f"amqp://127.0.0.1:{port}/%2f") for port in ports or (1, 1))
+    return Trial(
+        LinkEnds(planned, Endpoint("upstream a", "/", ()), Endpoint("here", "/", ())),
+        KEY,
+        TrialExchange("upstream", upstream, from_, "/", "x", "topic"),
+        TrialExchange("downstream", downstream, to, "/", "x", "topic"),
+    )
+
+
 async def test_a_binding_that_was_made_meanwhile_is_seen_but_not_the_trials_own() -> None:
     there = a_broker()
     async with api(there) as upstream, api(a_broker()) as downstream:
-        route = TrialRoute(
-            TrialExchange("upstream", upstream, "/", "x", "topic"),
-            TrialExchange("downstream", downstream, "/", "x", "topic"),
-        )
-        assert await route.danger(KEY) is None
+        trial = a_trial(upstream, downstream)
+        assert await trial.danger() is None
         there.rows["bindings"] = [row("the trial's", KEY)]
-        assert await route.danger_now(KEY) is None
+        assert await trial.danger_now() is None
         there.rows["bindings"].append(row("a user's", "#"))
-        danger = await route.danger_now(KEY)
+        danger = await trial.danger_now()
     assert danger == "upstream, \"a user's\" is bound to exchange 'x' for every routing key"
 
 
@@ -48,7 +57,7 @@ async def test_a_queue_whose_messages_are_dead_lettered_is_not_used() -> None:
     there = a_broker(policies=[policy | {"definition": {"dead-letter-exchange": "dlx"}}])
     async with api(there) as upstream:
         danger = await TrialExchange(
-            "upstream", upstream, "/", "x", "topic", PolicyTarget("federation: x -> y")
+            "upstream", upstream, parse("amqp://h"), "/", "x", "topic", PolicyTarget("federation: x -> y")
         ).danger(KEY)
     assert danger is not None
     assert "'federation: x -> y' has a dead-letter exchange by policy 'all'" in danger
@@ -66,20 +75,12 @@ async def test_an_api_that_does_not_answer_is_asked_once() -> None:
 async def test_a_connection_that_is_lost_during_a_trial_is_a_finding() -> None:
     there = a_broker()
     bound = partial(there.rows.__setitem__, "bindings", [row("the trial's", KEY)])
-    ends = LinkEnds(
-        PlannedLink(exchange_link("x"), Outlook.RUN, "", ""), Endpoint("upstream a", "/", ()), Endpoint("here", "/", ())
-    )
     async with (
         api(there) as upstream,
         api(a_broker()) as downstream,
         amqp_broker(hangs_up=bound) as source,
         amqp_broker() as destination,
     ):
-        route = TrialRoute(
-            TrialExchange("upstream", upstream, "/", "x", "topic"),
-            TrialExchange("downstream", downstream, "/", "x", "topic"),
-        )
-        from_, to = (parse(f"amqp://127.0.0.1:{port}/%2f") for port in (source, destination))
-        found = await deliver_one(Trial(ends, exchange_link("x"), KEY, from_, to, route))
+        found = await deliver_one(a_trial(upstream, downstream, source, destination))
     assert found.level is FindingLevel.ERROR
     assert "the trial failed: " in found.message
