@@ -39,13 +39,13 @@ def alarms_of(nodes: Sequence[NodeAlarms]) -> tuple[Alarm, ...]:
 
 
 async def current_alarm(api: BrokerApi) -> Alarm | None:
-    """As its HTTP API shows it now; None where there is none, or none can be seen."""
+    """Asks the HTTP API again; None where there is none, or none can be seen."""
     api.forget()
     return next(iter(alarms_of(await api.alarms() or ())), None)
 
 
 async def judge_alarms(context: CheckContext) -> AsyncIterator[Finding]:
-    """Of each broker whose HTTP API may be asked, and which may not. That of the downstream is reported already."""
+    """Judges brokers whose HTTP API may be asked, and names others. A downstream without one is reported already."""
     for api in context.apis.all:
         nodes = await api.alarms()
         if nodes is not None:

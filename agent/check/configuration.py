@@ -249,7 +249,7 @@ def stopped_links(context: CheckContext, attempts: Iterable[Attempt]) -> list[Li
 async def _judge_links(
     context: CheckContext, found: Survey, attempts: Sequence[Attempt], accounts: Sequence[AccountNeeds]
 ) -> AsyncIterator[Finding]:
-    """What would keep links from running, by reason."""
+    """The links that would not run, by reason."""
     stopped = sorted(stopped_links(context, attempts), key=lambda each: (each.planned.outlook, each.planned.reason))
     for (outlook, reason), several in groupby(stopped, key=lambda each: (each.planned.outlook, each.planned.reason)):
         of_reason = list(several)

@@ -63,7 +63,7 @@ class Expiring:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """What a broker shows when a connection opens. `frame_max` 0 is no limit."""
+    """The facts that a broker shows when a connection opens. `frame_max` 0 is no limit."""
 
     where: str
     vhost: str

@@ -1,4 +1,4 @@
-"""What all checks know of brokers: which addresses work, which links lead where, and whose HTTP API can be asked."""
+"""The context that all checks share: the addresses that work, the ends of links, the HTTP APIs that can be asked."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def judge_event_exchange(context: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def judge_alternate_exchanges(context: CheckContext) -> AsyncIterator[Finding]:
-    """Where an alternate exchange of a federated exchange doesn't exist, what no queue takes is dropped silently."""
+    """Find missing ones of federated exchanges: what no queue takes is dropped silently there."""
     wanted: dict[str, dict[str, list[str]]] = {}
     for each in context.links:
         if isinstance(each.link, ExchangeLink):

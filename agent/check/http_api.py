@@ -90,7 +90,7 @@ class BrokerApi:
         return await self._once(Question(f"permissions of user {user!r} for topics", user), ask)
 
     async def tags(self) -> frozenset[str] | None:
-        """Of the API's own user."""
+        """The tags of the API's own user."""
 
         async def ask() -> frozenset[str]:
             found = (await self._client.whoami()).get("tags")
@@ -127,7 +127,7 @@ class BrokerApi:
         return await self._client.bindings_from(vhost, exchange)
 
     async def alarms(self) -> list[NodeAlarms] | None:
-        """Of the cluster's nodes; some seconds old, as statistics are."""
+        """Those of the cluster's running nodes; some seconds old, as statistics are."""
 
         async def ask() -> list[NodeAlarms]:
             nodes = await self._client.nodes()
@@ -136,7 +136,7 @@ class BrokerApi:
         return await self._once(Question("alarms of its nodes"), ask)
 
     async def clock_difference(self) -> float | None:
-        """How many seconds the broker's clock is ahead, if that is more than the second that HTTP's times take."""
+        """The seconds by which the broker's clock is ahead, beyond the one second that times in HTTP are exact to."""
 
         async def ask() -> float | None:
             began = self._clock()

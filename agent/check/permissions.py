@@ -189,7 +189,7 @@ def _listed(needs: list[Need]) -> str:
 
 
 def _errors(account: AccountNeeds, attempts: Sequence[Attempt]) -> list[BrokerError]:
-    """Why the account reached the broker by none of its addresses; empty if it did by one, or if nothing was tried."""
+    """The errors of all addresses of the account; empty if one of them works, or if nothing was tried."""
     of_user = [each for each in attempts if _is_of_user(each, account)]
     in_vhost = [each for each in of_user if each.uri.vhost(each.endpoint.default_vhost) == account.vhost]
     if not in_vhost and any(each.error is None or each.error.failure.object_type == "vhost" for each in of_user):
@@ -228,8 +228,7 @@ def _note(account: AccountNeeds, why: str) -> Finding:
 
 
 async def judge_topic_permissions(context: CheckContext) -> AsyncIterator[Finding]:
-    """Of exchange links: the keys that would be bound upstream, and whether there are others that may not be published
-    downstream."""
+    """Of exchange links: keys that would be bound upstream, and limits of the keys that may be published downstream."""
     for each in context.links:
         link = each.link
         if not isinstance(link, ExchangeLink) or link.exchange.type != "topic":
@@ -265,7 +264,7 @@ async def _topic_grants(context: CheckContext, endpoint: Endpoint, exchange: str
 
 
 async def judge_tags(api: BrokerApi, *, reads_definitions: bool) -> AsyncIterator[Finding]:
-    """Of the user of the downstream's HTTP API."""
+    """Judge the tags of the user of the downstream's HTTP API."""
     tags = await api.tags()
     if tags is None:
         return

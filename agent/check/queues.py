@@ -46,7 +46,7 @@ _OTHER_PATTERN: Final = "change the policy's pattern so that it doesn't match na
 
 @dataclass(frozen=True, slots=True)
 class ListedVhost:
-    """What the HTTP API lists of a vhost."""
+    """The queues and policies of a vhost, as the HTTP API lists them."""
 
     name: str
     queues: Collection[PolicyTarget]
@@ -130,7 +130,7 @@ def _judge_source(
     effective: EffectivePolicy,
     is_known: bool,
 ) -> Iterator[Finding]:
-    """Where not all policies are known, which is reported, none of them can be advised to change."""
+    """If not all policies are known, which is reported, none of them can be advised to change."""
     is_own = isinstance(link, ExchangeLink)
     if is_own:
         yield from _judge_own(broker.where, vhost.name, queue, effective)

@@ -109,7 +109,7 @@ class Trial:
     downstream: TrialExchange
 
     async def danger(self) -> str | None:
-        """Why the message could get to a queue of a user."""
+        """The reason why the message could get to a queue of a user; None where it can't."""
         for each in (self.upstream, self.downstream):
             why = await each.danger(self.key)
             if why is not None:
@@ -173,7 +173,7 @@ async def _trial(each: LinkEnds, context: CheckContext) -> Trial | str:
 
 
 def inability(uri: AmqpUri) -> str | None:
-    """Why aio-pika can't log in as the agent does: it takes the name of the certificate from the address."""
+    """The reason why aio-pika can't log in as the agent does: it takes the name of the certificate from the address."""
     if Mechanism.PLAIN not in (uri.mechanisms or (Mechanism.PLAIN,)):
         return f"the trial's client logs in with a password only, and {uri.host} takes {uri.mechanisms[0].value}"
     if uri.tls is not None and server_name(uri.tls, uri.connect_host) != uri.connect_host:

@@ -54,8 +54,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`rank` says which is left out first where there is no room: the largest. `shrinks`: whether its values may be
-    shortened."""
+    """The largest `rank` is left out first where room is short. Values of a column that `shrinks` may be shortened."""
 
     title: str
     value: Callable[[Link, float], str]
@@ -117,7 +116,7 @@ COLUMNS: Final = (
 
 
 def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
-    """What is an incident now comes before what never worked, or has not for long; or the largest first by `sort`."""
+    """Incidents come before links that never worked, or have not for long; or the largest first by `sort`."""
     match sort:
         case None:
             return _by_trouble(links)
@@ -137,7 +136,7 @@ def _by_trouble(links: Iterable[Link]) -> list[Link]:
     return sorted(
         links,
         key=lambda link: (
-            _urgency(link), _severity(link), link["vhost"], link["kind"], name_of(link), link["upstream"],
+            _urgency(link), _severity(link["status"]), link["vhost"], link["kind"], name_of(link), link["upstream"],
         ),
     )  # fmt: skip
 
@@ -148,8 +147,8 @@ def _urgency(link: Link) -> int:
     return 1 if link["status"] in _CONNECTED else 2
 
 
-def _severity(link: Link) -> int:
-    return SEVERITY.index(link["status"]) if link["status"] in SEVERITY else len(SEVERITY)
+def _severity(status: str) -> int:
+    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)
 
 
 def render(
@@ -164,7 +163,7 @@ def render(
     """Lines: a summary, the heads of columns, the links. Without a `width` each link is one line, however long, and
     all columns are there; with one, errors are on a line of their own. More lines than `height` are left out."""
     ordered = in_order(links, sort)
-    lines = _wrapped(summary(ordered), width)
+    lines = [summary(ordered)] if width is None else textwrap.wrap(summary(ordered), max(1, width))
     if not ordered:
         return lines
     columns = [column for column in COLUMNS if (wide or not column.wide)]
@@ -174,15 +173,13 @@ def render(
     kept, widths = _fit(columns, cells, None if wide else width)
     _shorten(cells, [(at, size) for at, size in zip(kept, widths, strict=True) if columns[at].shrinks])
     lines.append(_line([columns[at].title for at in kept], [columns[at] for at in kept], widths))
-    before = len(lines)
-    for link, row in zip(ordered, cells, strict=True):
+    for number, (link, row) in enumerate(zip(ordered, cells, strict=True)):
         shown = _line([row[at] for at in kept], [columns[at] for at in kept], widths)
         own = [_painted(shown, str(link["status"]))]
         if width is not None and not wide and link["error"]:
             own.append(_cut(f"  └ {printable(str(link['error']))}", width))
         if height is not None and len(lines) + len(own) >= height:
-            shown_links = _shown(lines[before:])
-            more = f"… {len(ordered) - shown_links:,} more: {_by_status(ordered[shown_links:])}"
+            more = f"… {len(ordered) - number:,} more: {_by_status(ordered[number:])}"
             return [*lines, more if width is None else _cut(more, width)]
         lines += own
     return lines
@@ -201,15 +198,6 @@ def _shorten(cells: Sequence[list[str]], columns: Iterable[tuple[int, int]]) -> 
             row[at] = shortened(row[at], width, differs[row[at]])
 
 
-def _shown(lines: Sequence[str]) -> int:
-    """How many links these lines show."""
-    return sum(not line.startswith("  └ ") for line in lines)
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    return [text] if width is None else textwrap.wrap(text, max(1, width))
-
-
 def summary(links: Sequence[Link]) -> str:
     known = [link["backlog"] is not None and link.get("backlog_is_exact", True) for link in links]
     waiting = sum(link["backlog"] or link.get("backlog_last") or 0 for link in links)
@@ -222,12 +210,11 @@ def summary(links: Sequence[Link]) -> str:
 
 def _by_status(links: Iterable[Link]) -> str:
     found = Counter(str(link["status"]) for link in links)
-    ordered = sorted(found, key=lambda status: SEVERITY.index(status) if status in SEVERITY else len(SEVERITY))
-    return ", ".join(f"{found[status]:,} {printable(status)}" for status in ordered)
+    return ", ".join(f"{found[status]:,} {printable(status)}" for status in sorted(found, key=_severity))
 
 
 def _fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> tuple[list[int], list[int]]:
-    """Which columns are kept, and how wide each is."""
+    """The columns that are kept, and their widths."""
     natural = [max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(columns)]
     kept = list(range(len(columns)))
     if width is None:
@@ -268,7 +255,7 @@ def _painted(line: str, status: str) -> str:
 
 
 def differences(names: Iterable[str]) -> Mapping[str, Span]:
-    """Where each name differs from the one that is most like it: what lies before and behind is common to both."""
+    """The part of each name that differs from the name most like it: the rest of both is the same."""
     ordered = sorted(set(names))
     found: dict[str, Span] = dict.fromkeys(ordered, (0, 0))
     for first, second in pairwise(ordered):
@@ -281,7 +268,7 @@ def differences(names: Iterable[str]) -> Mapping[str, Span]:
 
 
 def _word(name: str, span: Span) -> Span:
-    """With the letters and digits around it: of 01 and 11 the same digit differs from their neighbours."""
+    """Extends a part by the letters and digits around it: of 01 and 11 the same digit differs from their neighbours."""
     begin, end = span
     while begin > max(0, span[0] - _MOST_AROUND) and name[begin - 1].isalnum():
         begin -= 1
@@ -291,13 +278,13 @@ def _word(name: str, span: Span) -> Span:
 
 
 def _common(first: str, second: str) -> int:
-    """How long the beginning is that both have."""
+    """The length of the common beginning."""
     shorter = min(len(first), len(second))
     return next((at for at in range(shorter) if first[at] != second[at]), shorter)
 
 
 def shortened(name: str, width: int, differs: Span) -> str:
-    """Without a piece that is none of where it differs; most of what is left is the end, as names differ there."""
+    """Cuts out a piece beside the part that differs, and keeps most of the end, where names usually differ."""
     if len(name) <= width:
         return name
     kept = max(0, width - len(ELLIPSIS))

@@ -58,7 +58,7 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """Where its links are; empty for all."""
+        """Names the place of its links; empty for all."""
         places = [f"in vhost {self.vhost!r}"] if self.vhost is not None else []
         places += [f"of upstream or cluster {' or '.join(map(repr, self.upstreams))}"] if self.upstreams else []
         return " ".join(places)
@@ -173,7 +173,7 @@ def describe_link(remote: Remote, named: str, form: str) -> None:
 
 
 def _gone(causes: Iterable[Link], named: str, *, now: float) -> str:
-    """Why a link isn't there any more whose exchange or queue was deleted; empty where that isn't so. A cause has the
+    """Explains that the exchange or queue of a link was deleted; empty where it wasn't. A cause has the
     error of one of its links, and an agent that is older than this command has no names."""
     for cause in causes:
         is_of_it = named in cause.get("names", ()) or any(each.startswith(named) for each in cause["links"])
@@ -215,8 +215,8 @@ def _value(link: Link, key: str, now: float) -> str:
     return "-" if value is None else str(value)
 
 
-def _age(moment: str, now: float) -> str:
-    return age(now - datetime.fromisoformat(moment).timestamp())
+def _age(time_: str, now: float) -> str:
+    return age(now - datetime.fromisoformat(time_).timestamp())
 
 
 def show_events(

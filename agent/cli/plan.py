@@ -43,7 +43,7 @@ STAYS = "it is no longer defined; its queue stays as it is"
 
 
 def show_plan(path: Path, *, as_json: bool) -> bool:
-    """Whether anything would change."""
+    """Returns True if anything would change."""
     configuration = load_configuration(str(path), environment=os.environ)
     http = configuration.settings.agent.http
     agent = find_running(http)
@@ -168,8 +168,8 @@ def _action_as_json(action: Action) -> dict[str, Any]:
 def _settings_as_json(link: Link) -> dict[str, Any]:
     """By the keys of an upstream, with every default filled in; a shovel has none of them, so all are the defaults."""
     settings = LinkSettings() if isinstance(link, ShovelLink) else link.settings
-    told = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
-    return {**told, "prefetch-count": told["prefetch-count"] or "auto"}
+    found = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
+    return {**found, "prefetch-count": found["prefetch-count"] or "auto"}
 
 
 def _link_as_json(planned: PlannedLink) -> dict[str, Any]:

@@ -54,9 +54,9 @@ class Remote:
         unread: str = "",
         within: float | None = None,
     ) -> None:
-        """`token` is one that is known already; `unread` says why a configuration's isn't. `within` bounds the whole
-        of one question, where nobody waits for an agent in particular: something else may listen there, and answer
-        slowly and without end."""
+        """`token` is one that is known already; `unread` explains why that of a configuration isn't. `within` bounds a
+        request as a whole, where it isn't known that an agent listens: something else may answer slowly and without
+        end."""
         self._within = within
         self._timeout = TIMEOUT if within is None else within
         self._address = _address(url)
@@ -92,7 +92,7 @@ class Remote:
         return self._find(f"/api/links/{quote(link_id, safe='')}")
 
     def bindings(self, link_id: str) -> dict[str, Any] | None:
-        """What the link has bound upstream; None where there is no such link."""
+        """The bindings of the link upstream; None where there is no such link."""
         return self._find(f"/api/links/{quote(link_id, safe='')}/bindings")
 
     def acknowledge(self, cause_id: str, about: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -171,16 +171,16 @@ class Remote:
             timer.cancel()
 
     def _refused(self, status: int, found: Any) -> RemoteError:
-        said = found.get("error") if isinstance(found, dict) else None
+        error = found.get("error") if isinstance(found, dict) else None
         if status == http.client.UNAUTHORIZED:
-            what = "the token is refused" if self._token else "a token is needed"
+            why = "the token is refused" if self._token else "a token is needed"
             return TokenError(
-                f"{self.where}: {what}: {self._unread}give its token by --token-file or {TOKEN_VARIABLE}, or its "
+                f"{self.where}: {why}: {self._unread}give its token by --token-file or {TOKEN_VARIABLE}, or its "
                 "configuration by -c"
             )
-        if said is None or status == http.client.NOT_FOUND:
+        if error is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
-        return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
+        return RemoteError(f"{self.where}: refused ({status}): {redacted(str(error)[:_MAX_TEXT], Secret(self._token))}")
 
 
 def myself() -> str:
@@ -212,7 +212,7 @@ def reach(url: str | None, token_file: Path | None, config: Path | None, *, with
 
 
 def url_of(settings: HttpSettings) -> str:
-    """Where this machine reaches what listens there."""
+    """The URL at which this machine reaches an agent that listens there."""
     host = settings.host or "127.0.0.1"
     with suppress(ValueError):  # of names
         address = ip_address(host)

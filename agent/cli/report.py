@@ -129,6 +129,6 @@ def progress_of(spark: SparkSession) -> tuple[str, int, int]:
 
     tracker = spark.sparkContext.statusTracker()
     active = set(tracker.getActiveJobsIds())
-    step = next((says for name, says in STEPS.items() if active & set(tracker.getJobIdsForGroup(name))), "working")
+    step = next((words for name, words in STEPS.items() if active & set(tracker.getJobIdsForGroup(name))), "working")
     stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
     return step, sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)

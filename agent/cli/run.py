@@ -178,7 +178,7 @@ def _address(text: str) -> HttpSettings:
 async def _valid_supervisor(
     make: Callable[[], Supervisor], waiting: Waiting | None, stop: asyncio.Event
 ) -> Supervisor | None:
-    """With the first valid configuration; None where the agent has to stop before there is one."""
+    """Made of the first valid configuration; None where the agent has to stop before there is one."""
     while True:
         try:
             return make()

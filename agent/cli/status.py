@@ -174,7 +174,7 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
 
 
 def _quarantined(overview: Mapping[str, Any]) -> int:
-    """How many messages wait in quarantines, or were put there where the agent may not look; it may be older than this
+    """The messages that wait in quarantines, or were put there where the agent may not look; it may be older than this
     command."""
     found = overview.get("quarantine") or {}
     put = 0 if found.get("is_exact", True) else found.get("quarantined", 0)
@@ -227,7 +227,7 @@ def _head(cause: Mapping[str, Any]) -> str:
 
 
 def _named(cause: Mapping[str, Any]) -> str:
-    """Some of its links, which tells causes apart that read the same; an agent may be older than this command."""
+    """Some of its links, which distinguish causes that read the same; an agent may be older than this command."""
     names = cause.get("names")
     if not names:
         return ""

@@ -101,7 +101,7 @@ def _with_addresses(given: Mapping[str, list[Address]], members: Sequence[Member
 
 
 def _unknown(members: Sequence[Member], strangers: Sequence[Stranger]) -> Iterator[str]:
-    """What to give before anything can be decided."""
+    """The options or settings that are needed before anything can be decided."""
     if not strangers:
         return
     guessed = sorted({member.cluster for member in members if member.is_guessed})
@@ -118,7 +118,7 @@ def _unknown(members: Sequence[Member], strangers: Sequence[Stranger]) -> Iterat
 
 
 def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -> Iterator[str]:
-    """What the files leave undecided."""
+    """Remarks on what the files don't show."""
     apart = [member for member in members if member.is_apart]
     if apart:
         yield (

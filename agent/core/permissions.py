@@ -75,7 +75,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class TopicGrant:
-    """With which routing keys a user may publish to a topic exchange and bind to it; without one, with all."""
+    """The routing keys with which a user may publish to a topic exchange and bind to it; without a grant, all."""
 
     user: str
     vhost: str
@@ -104,7 +104,7 @@ class TopicGrant:
 
 @dataclass(frozen=True, slots=True)
 class LinkNeeds:
-    """What a link needs of the user at each end."""
+    """The permissions that a link needs at each end."""
 
     source: tuple[Need, ...]
     destination: tuple[Need, ...]
@@ -131,7 +131,7 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
 
 
 def needs_of_agent(exchanges: Iterable[str], *, with_events: bool) -> Iterator[Need]:
-    """Of the agent itself, in the vhost of `downstream.uri`. Exchanges are those that the configuration declares."""
+    """Those of the agent itself, in the vhost of `downstream.uri`. `exchanges` are those that it declares."""
     for permission in Permission:
         why = "sharing links with other agents, and remembering pauses"
         yield Need(permission, names.AGENT_PREFIX, why, is_required=False, is_prefix=True)
