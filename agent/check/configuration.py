@@ -33,7 +33,7 @@ from agent.core.model import Definitions, native_link
 from agent.core.permissions import Grant
 from agent.definitions.sources.load import Configuration
 from agent.definitions.sources.references import may_be_elsewhere
-from agent.errors import BrokerError, Failure, FailureKind, Problem, Severity
+from agent.errors import BrokerError, FailureKind, Problem, Severity
 from agent.runtime.survey import Agent, Survey, survey
 
 TrialRunner = Callable[[CheckContext], AsyncIterator[Finding]]
@@ -258,7 +258,8 @@ async def _judge_links(
         if outlook is not Outlook.STANDBY:
             refused = of_reason[0].planned.failure
             is_denied = refused is not None and refused.kind is FailureKind.PERMISSION
-            account = next((one for one in accounts if is_denied and refused and _is_of(one, refused)), None)
+            who = (refused.user, refused.vhost) if refused is not None and is_denied else None
+            account = next((one for one in accounts if (one.user, one.vhost) == who), None)
             topic = Topic.PERMISSIONS if is_denied else Topic.LINK
             yield Finding.error(topic, where, reason, await _fix(account, context.apis), labels)
         elif any(native_link(each.link) in found.reading.native_links for each in of_reason):
@@ -270,7 +271,3 @@ async def _judge_links(
 
 async def _fix(account: AccountNeeds | None, apis: BrokerApis) -> str:
     return "" if account is None else account.command(await present_grant(account, apis))
-
-
-def _is_of(account: AccountNeeds, refused: Failure) -> bool:
-    return (account.user, account.vhost) == (refused.user, refused.vhost)

@@ -64,10 +64,6 @@ class Column:
     wide: bool = False
 
 
-def _since(link: Link, now: float) -> str:
-    return age(now - _begin(link))
-
-
 def _begin(link: Link) -> float:
     """A pause outlives the agent that shows it."""
     paused_at = (link.get("paused") or {}).get("at")
@@ -102,7 +98,7 @@ COLUMNS: Final = (
     Column("UPSTREAM", lambda link, _: str(link["upstream"] or link.get("source") or "-"), 3, shrinks=True),
     Column("BACKLOG", _backlog, 1, right=True),
     Column("RATE", _rate, 2, right=True),
-    Column("AGE", _since, 0, right=True),
+    Column("AGE", lambda link, now: age(now - _begin(link)), 0, right=True),
     Column("FORWARDED", lambda link, _: f"{link['forwarded']:,}", 8, right=True),
     Column("OLDEST", lambda link, _: f"{_oldest(link):.1f}s", 7, right=True),
     Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
@@ -119,7 +115,7 @@ def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
     """Incidents come before links that never worked, or have not for long; or the largest first by `sort`."""
     match sort:
         case None:
-            return _by_trouble(links)
+            return sorted(links, key=_trouble)
         case "name":
             return sorted(links, key=lambda link: (link["vhost"], name_of(link), link["upstream"]))
         case "age":
@@ -132,19 +128,10 @@ def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
             return sorted(links, key=lambda link: -(link.get(sort) or 0))
 
 
-def _by_trouble(links: Iterable[Link]) -> list[Link]:
-    return sorted(
-        links,
-        key=lambda link: (
-            _urgency(link), _severity(link["status"]), link["vhost"], link["kind"], name_of(link), link["upstream"],
-        ),
-    )  # fmt: skip
-
-
-def _urgency(link: Link) -> int:
-    if link.get("incident"):
-        return 0
-    return 1 if link["status"] in _CONNECTED else 2
+def _trouble(link: Link) -> tuple[int, int, str, str, str, str]:
+    """The smallest for the worst."""
+    urgency = 0 if link.get("incident") else 1 if link["status"] in _CONNECTED else 2
+    return urgency, _severity(link["status"]), link["vhost"], link["kind"], name_of(link), link["upstream"]
 
 
 def _severity(status: str) -> int:

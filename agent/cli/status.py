@@ -105,14 +105,10 @@ def _shown(remote: Remote, form: str) -> tuple[int, output.Ready]:
     if data := output.as_data({**causes, "level": str(level), "agent": overview}, form):
         return _EXIT[level], data
     verdict = f"{level.upper()}: {_sentence(overview, causes)}"
-    first, *rest = screen(verdict, overview, causes, _terminal())
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    first, *rest = screen(verdict, overview, causes, size)
     head = output.line(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
     return _EXIT[level], output.Ready("\n".join([head, *map(output.line, rest)]))
-
-
-def _terminal() -> os.terminal_size | None:
-    """None if a program reads it."""
-    return shutil.get_terminal_size() if sys.stdout.isatty() else None
 
 
 def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:

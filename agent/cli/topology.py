@@ -278,7 +278,13 @@ def _part(part: Part) -> dict[str, Any]:
             {"link": _link(remedy.hop), "max_hops_of_it": remedy.of_it, "max_hops_of_others": remedy.max_hops}
             for remedy in part.remedies
         ],
-        "fewer_links": None if part.reduction is None else _reduction(part.reduction),
+        "fewer_links": None
+        if part.reduction is None
+        else {
+            "remove": [_link(hop) for hop in part.reduction.left_out],
+            "fitting_max_hops": list(part.reduction.fitting),
+            "one_way_ring": [asdict(node) for node in part.reduction.ring],
+        },
         "missing_links": [_link(hop) for hop in part.missing],
         "links_to_themselves": [_link(hop) for hop in part.to_themselves],
         "fragile_links": [_link(hop) for hop in part.fragile],
@@ -287,11 +293,3 @@ def _part(part: Part) -> dict[str, Any]:
 
 def _link(hop: Hop) -> dict[str, Any]:
     return {"upstream": asdict(hop.upstream), "downstream": asdict(hop.downstream)}
-
-
-def _reduction(reduction: Reduction) -> dict[str, Any]:
-    return {
-        "remove": [_link(hop) for hop in reduction.left_out],
-        "fitting_max_hops": list(reduction.fitting),
-        "one_way_ring": [asdict(node) for node in reduction.ring],
-    }

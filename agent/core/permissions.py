@@ -116,9 +116,8 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
     match link:
         case ExchangeLink():
             publish = Need(Permission.WRITE, link.name, "publishing")
-            probed = link.settings.probe is not None
-            there, here = (tuple(_probes_source()), tuple(_probes_destination())) if probed else ((), ())
-            return LinkNeeds((*_exchange_source(link, source_vhost, cluster), *there, *_quarantine()), (publish, *here))
+            source, received = _exchange_source(link, source_vhost, cluster), _probes(link)
+            return LinkNeeds((*source, *_quarantine()), (publish, *received))
         case QueueLink():
             consume = Need(Permission.READ, link.remote_name, "consuming")
             look = _look(link.remote_name, "looking whether the queue exists", asked=source_asks)
@@ -162,13 +161,13 @@ def _exchange_source(link: ExchangeLink, vhost: str, cluster: str) -> Iterator[N
             (Permission.WRITE, exchange),
         ):
             yield Need(permission, name, why, is_required=False)
+    if link.settings.probe is not None:
+        yield Need(Permission.WRITE, DEFAULT_EXCHANGE, "sending probes, without which the link is stalled")
 
 
-def _probes_source() -> Iterator[Need]:
-    yield Need(Permission.WRITE, DEFAULT_EXCHANGE, "sending probes, without which the link is stalled")
-
-
-def _probes_destination() -> Iterator[Need]:
+def _probes(link: ExchangeLink) -> Iterator[Need]:
+    if link.settings.probe is None:
+        return
     why = "receiving probes, without which the link is stalled"
     yield Need(Permission.CONFIGURE, PROBES, why, is_prefix=True)
     yield Need(Permission.READ, PROBES, why, is_prefix=True)
@@ -239,17 +238,13 @@ def _pattern(permission: Permission, needs: list[Need], present: Grant | None) -
     whole = {escaped(need.on) for need in needs if not need.is_prefix}
     begins = {escaped(need.on) for need in needs if need.is_prefix}
     if len(whole) + len(begins) > MOST_NAMES:
-        begins = {_shortest(each) for each in begins}
+        begins = {next(filter(each.startswith, _PREFIXES), each) for each in begins}
         whole = {each for each in whole if not each.startswith(tuple(begins or {"\0"}))}
     words = sorted({*(f"{each}$" for each in whole), *begins})
     found = "" if not words else f"^{words[0]}" if len(words) == 1 else f"^({'|'.join(words)})"
     if before in {"", NOTHING}:
         return found or NOTHING
     return f"({before})|{found}" if found else before
-
-
-def _shortest(text: str) -> str:
-    return next((prefix for prefix in _PREFIXES if text.startswith(prefix)), text)
 
 
 def escaped(text: str) -> str:
