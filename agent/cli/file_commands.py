@@ -24,9 +24,10 @@ def import_legacy(
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Print a 2.x federation configuration as this agent's YAML."""
+    from agent.definitions.document.findings import one_line
     from agent.definitions.sources.legacy import import_legacy as converted
 
-    written = converted(_read(file, MAX_LEGACY, Place(str(file), 1, 1)), file=str(file))
+    written = converted(_read(file, MAX_LEGACY, Place(one_line(str(file)), 1, 1)), file=str(file))
     if format_ is Format.JSON:
         from agent.definitions.document import yaml
 

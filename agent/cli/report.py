@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
@@ -36,7 +37,7 @@ def make_report(arguments: Sequence[str]) -> None:
             "locks/report.lock of the checkout, as docs/install.md shows"
         ) from error
     _end_at_once()
-    summary = report(options, watch=_watch())
+    summary = report(options, watch=partial(_watch, on_terminal=sys.stderr.isatty()))
     if options.format == "json":
         output.say_json(summary)
         return
@@ -66,24 +67,15 @@ def _end_at_once() -> None:
         signal.signal(number, end)
 
 
-def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
-    """Shows progress on a terminal; programs and logs get none."""
-    if not sys.stderr.isatty():
-        return _quietly
-
-    @contextmanager
-    def watched(spark: SparkSession) -> Iterator[None]:
-        with _quietly(spark), progress_shown(spark):
-            yield
-
-    return watched
-
-
 @contextmanager
-def _quietly(_: SparkSession) -> Iterator[None]:
-    """Spark replaces the handler of an interrupt when it starts."""
-    _end_at_once()
-    yield
+def _watch(spark: SparkSession, *, on_terminal: bool) -> Iterator[None]:
+    """Shows progress on a terminal; programs and logs get none."""
+    _end_at_once()  # again, since Spark replaces the handler of an interrupt when it starts
+    if not on_terminal:
+        yield
+        return
+    with progress_shown(spark):
+        yield
 
 
 @contextmanager
