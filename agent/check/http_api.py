@@ -32,7 +32,7 @@ class NodeAlarms:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Question:
+class ApiQuestion:
     """`user` is set where it is about the permissions of one."""
 
     about: str
@@ -56,9 +56,9 @@ class BrokerApi:
         self._patience = patience
         self._unanswered: str | None = None
         self._clock = clock
-        self._answers: dict[Question, Any] = {}
-        self._asking: dict[Question, asyncio.Lock] = {}
-        self.failures: dict[Question, str] = {}
+        self._answers: dict[ApiQuestion, Any] = {}
+        self._asking: dict[ApiQuestion, asyncio.Lock] = {}
+        self.failures: dict[ApiQuestion, str] = {}
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -80,14 +80,14 @@ class BrokerApi:
             answers = await self._client.permissions_of(user)
             return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
 
-        return await self._once(Question(f"permissions of user {user!r}", user), ask)
+        return await self._once(ApiQuestion(f"permissions of user {user!r}", user), ask)
 
     async def topic_grants(self, user: str) -> list[TopicGrant] | None:
         async def ask() -> list[TopicGrant]:
             answers = await self._client.topic_permissions_of(user)
             return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
 
-        return await self._once(Question(f"permissions of user {user!r} for topics", user), ask)
+        return await self._once(ApiQuestion(f"permissions of user {user!r} for topics", user), ask)
 
     async def tags(self) -> frozenset[str] | None:
         """The tags of the API's own user."""
@@ -97,29 +97,29 @@ class BrokerApi:
             words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
             return frozenset(str(each).strip() for each in words)
 
-        return await self._once(Question("the tags of its user"), ask)
+        return await self._once(ApiQuestion("the tags of its user"), ask)
 
     async def policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        return await self._once(Question(f"policies of vhost {vhost!r}"), partial(self._client.policies_of, vhost))
+        return await self._once(ApiQuestion(f"policies of vhost {vhost!r}"), partial(self._client.policies_of, vhost))
 
     async def operator_policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        question = Question(f"operator policies of vhost {vhost!r}")
+        question = ApiQuestion(f"operator policies of vhost {vhost!r}")
         return await self._once(question, partial(self._client.operator_policies_of, vhost))
 
     async def queues(self, vhost: str) -> dict[str, PolicyTarget] | None:
         async def ask() -> dict[str, PolicyTarget]:
             return {each["name"]: _target(each) for each in await self._client.queues(vhost)}
 
-        return await self._once(Question(f"queues of vhost {vhost!r}"), ask)
+        return await self._once(ApiQuestion(f"queues of vhost {vhost!r}"), ask)
 
     async def exchanges(self, vhost: str) -> dict[str, ExchangeAnswer] | None:
         async def ask() -> dict[str, ExchangeAnswer]:
             return {each["name"]: each for each in await self._client.exchanges(vhost)}
 
-        return await self._once(Question(f"exchanges of vhost {vhost!r}"), ask)
+        return await self._once(ApiQuestion(f"exchanges of vhost {vhost!r}"), ask)
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer] | None:
-        question = Question(f"bindings of exchange {exchange!r} in vhost {vhost!r}")
+        question = ApiQuestion(f"bindings of exchange {exchange!r} in vhost {vhost!r}")
         return await self._once(question, partial(self.fresh_bindings_from, vhost, exchange))
 
     async def fresh_bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
@@ -133,7 +133,7 @@ class BrokerApi:
             nodes = await self._client.nodes()
             return [_alarms(each) for each in nodes if each.get("running") is not False]
 
-        return await self._once(Question("alarms of its nodes"), ask)
+        return await self._once(ApiQuestion("alarms of its nodes"), ask)
 
     async def clock_difference(self) -> float | None:
         """The seconds by which the broker's clock is ahead, beyond the one second that times in HTTP are exact to."""
@@ -148,16 +148,16 @@ class BrokerApi:
                 return None
             return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
 
-        return await self._once(Question("its clock"), ask)
+        return await self._once(ApiQuestion("its clock"), ask)
 
-    async def _once(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _once(self, question: ApiQuestion, ask: Callable[[], Awaitable[T]]) -> T | None:
         async with self._asking.setdefault(question, asyncio.Lock()):
             if question not in self._answers:
                 self._answers[question] = await self._asked(question, ask)
             found: T | None = self._answers[question]
             return found
 
-    async def _asked(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _asked(self, question: ApiQuestion, ask: Callable[[], Awaitable[T]]) -> T | None:
         if self._unanswered is not None:  # each further question would take as long
             self.failures[question] = self._unanswered
             return None
