@@ -69,7 +69,7 @@ def test_each_exit_status_has_an_entry() -> None:
     of_status = {status.FINE, status.DEGRADED, status.DOWN}
     of_quarantine = {quarantine.NOT_ALL, quarantine.NO_MESSAGE}
     said = {int(cells[0]) for cells in rows("Exit statuses") if cells[0]}
-    assert said == of_all | of_some | of_status | of_quarantine
+    assert said == of_all | of_brokers | of_links | of_status | of_quarantine
 
 
 def test_exit_statuses_are_of_commands_that_exist() -> None:
