@@ -12,8 +12,8 @@ from shlex import quote
 from typing import Final
 
 from agent.check.alarms import judge_alarms
-from agent.check.connections import Attempt, endpoints_of, judge_broker, judge_clock, judge_pair, try_all
-from agent.check.context import BrokerApis, CheckContext, LinkEnds, context_of, judge_given_apis
+from agent.check.connections import Attempt, LinkEnds, endpoints_of, judge_broker, judge_clock, judge_pair, try_all
+from agent.check.context import BrokerApis, CheckContext, context_of, judge_given_apis
 from agent.check.exchanges import judge_alternate_exchanges, judge_event_exchange
 from agent.check.findings import Finding, FindingLevel, Topic, in_order
 from agent.check.http_api import BrokerApi

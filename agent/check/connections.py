@@ -1,4 +1,4 @@
-"""A connection to every address that a configuration names, and what is judged of the facts that brokers show then."""
+"""The brokers that a configuration names: the ends of its links, and what is judged of a connection to each address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from agent.amqp.connect import Connection, connect
 from agent.check.findings import Finding, Topic
 from agent.core.addresses import certificate, token
 from agent.core.addresses.uri import AmqpUri, Mechanism
-from agent.core.model import Definitions
+from agent.core.links.plan import PlannedLink
+from agent.core.model import Definitions, Link, ShovelLink
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM, reachable
 from agent.network import read_certificates
@@ -51,6 +52,23 @@ class Endpoint:
     def first(self) -> str:
         """The first address, as findings name it."""
         return named(self, self.uris[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnds:
+    """A link that should exist, and its two brokers."""
+
+    planned: PlannedLink
+    source: Endpoint
+    destination: Endpoint
+
+    @property
+    def link(self) -> Link:
+        return self.planned.link
+
+    @property
+    def label(self) -> str:
+        return f"{self.link.vhost}/{self.link.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,15 @@ def shovel_end(where: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri
 
 def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
     return Endpoint(DOWNSTREAM, vhost, tuple(uri.in_vhost(vhost) for uri in downstream))
+
+
+def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
+    link = planned.link
+    if isinstance(link, ShovelLink):
+        source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
+        return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
+    source = upstream(link.upstream, link.vhost, link.uris, downstream)
+    return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
 
 
 def endpoints_of(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterator[Endpoint]:

@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.check.connections import (
-    DESTINATION,
-    SOURCE,
-    Attempt,
-    BrokerFacts,
-    Endpoint,
-    address,
-    downstream_in,
-    shovel_end,
-    upstream,
-)
+from agent.check.connections import Attempt, BrokerFacts, Endpoint, LinkEnds, address, ends_of
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import PlannedLink
-from agent.core.model import Link, ShovelLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +56,6 @@ def judge_given_apis(given: Iterable[str], endpoints: Iterable[Endpoint]) -> Ite
         elif len(brokers[name]) > 1 and ":" not in name:
             message = "upstreams of this name in several vhosts have different addresses, but one HTTP API"
             yield Finding.warning(Topic.DEFINITIONS, where, message, f"give --api VHOST/{name} for each")
-
-
-@dataclass(frozen=True, slots=True)
-class LinkEnds:
-    """A link that should exist, and its two brokers."""
-
-    planned: PlannedLink
-    source: Endpoint
-    destination: Endpoint
-
-    @property
-    def link(self) -> Link:
-        return self.planned.link
-
-    @property
-    def label(self) -> str:
-        return f"{self.link.vhost}/{self.link.name}"
-
-
-def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
-    link = planned.link
-    if isinstance(link, ShovelLink):
-        source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
-        return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
-    source = upstream(link.upstream, link.vhost, link.uris, downstream)
-    return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
 
 
 @dataclass(frozen=True, slots=True)

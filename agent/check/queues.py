@@ -15,8 +15,8 @@ from itertools import count
 from shlex import quote
 from typing import Any, Final
 
-from agent.check.connections import BrokerFacts, Endpoint
-from agent.check.context import CheckContext, LinkEnds
+from agent.check.connections import BrokerFacts, Endpoint, LinkEnds
+from agent.check.context import CheckContext
 from agent.check.findings import Finding, Topic
 from agent.check.policies import (
     ARGUMENTS,

@@ -19,8 +19,8 @@ import aio_pika
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
 from agent.check.alarms import current_alarm
-from agent.check.connections import CONNECTION_NAME, PATIENCE
-from agent.check.context import CheckContext, LinkEnds
+from agent.check.connections import CONNECTION_NAME, PATIENCE, LinkEnds
+from agent.check.context import CheckContext
 from agent.check.exchanges import ALTERNATE
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.http_api import BrokerApi

@@ -60,12 +60,8 @@ def test_alerts_are_as_severe_as_the_page_says() -> None:
 
 def test_each_exit_status_has_an_entry() -> None:
     of_all = {options.OK, options.BAD_USE, options.BAD_CONFIGURATION, options.CANNOT_START, options.INTERRUPTED}
-    of_some = {
-        options.TROUBLE_WITH_BROKERS,
-        options.UNKNOWN_LINK,
-        agent_commands.DOWNSTREAM_UNREAD,
-        deadline.NOT_STOPPED,
-    }
+    of_brokers = {options.TROUBLE_WITH_BROKERS, agent_commands.DOWNSTREAM_UNREAD, deadline.NOT_STOPPED}
+    of_links = {options.UNKNOWN_LINK}
     of_status = {status.FINE, status.DEGRADED, status.DOWN}
     of_quarantine = {quarantine.NOT_ALL, quarantine.NO_MESSAGE}
     said = {int(cells[0]) for cells in rows("Exit statuses") if cells[0]}
