@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from agent.check.configuration import CheckResult, TrialRunner, check
 from agent.check.connections import Attempt
-from agent.check.findings import Finding, FindingLevel, has_problems
+from agent.check.findings import Finding, FindingLevel, has_problems, listed
 from agent.cli import output
 from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
@@ -29,7 +29,7 @@ _COLOURS: Final = {FindingLevel.ERROR: "red", FindingLevel.WARNING: "yellow", Fi
 
 
 def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bool) -> bool:
-    """Returns whether there are no problems."""
+    """Returns True if there are no problems."""
     configuration = load_configuration(str(path), environment=os.environ)
     trial = _trial() if deliver else None
     agent = find_running(configuration.settings.agent.http)
@@ -58,9 +58,8 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
     found: dict[str, list[HttpUrl]] = {}
     for each in given:
         name, is_given, text = each.partition("=")
-        if (
-            not is_given or not name or "://" in name or "@" in name
-        ):  # a URL without a name: never quoted, as it is secret
+        # A URL without a name is never quoted, as it is secret.
+        if not is_given or not name or "://" in name or "@" in name:
             raise UsageError("--api is NAME=URL, such as origin=${env:ORIGIN_API} or rabbit.dc1.example:5672=http://…")
         try:
             found.setdefault(name, []).append(http_url.parse(with_secrets(f"--api {name}", text)))
@@ -78,8 +77,7 @@ def _lines(found: CheckResult) -> Iterator[str]:
         if finding.fix:
             yield f"  → {finding.fix}"
         if finding.links:
-            more = len(finding.links) - MOST_LINKS
-            yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
+            yield f"  links: {listed(finding.links, MOST_LINKS)}"
     if len(found.findings) > MOST_SHOWN:
         yield f"{counted(len(found.findings) - MOST_SHOWN, 'more finding')}: --format json has up to {MOST_IN_JSON:,}"
     for each in sorted(_worked(found.attempts)):
@@ -92,12 +90,12 @@ def _lines(found: CheckResult) -> Iterator[str]:
 def _worked(attempts: Sequence[Attempt]) -> Iterator[str]:
     for each in attempts:
         if each.broker is not None:
-            shown = each.broker
-            user = f"user {shown.user!r}" if shown.user else "client certificate"
-            days = "" if not shown.is_encrypted else ", TLS" + ("" if shown.is_verified else " without verification")
+            broker = each.broker
+            user = f"user {broker.user!r}" if broker.user else "client certificate"
+            tls = "" if not broker.is_encrypted else ", TLS" + ("" if broker.is_verified else " without verification")
             yield (
-                f"{each.where}: RabbitMQ {shown.version or 'of unknown release'}, cluster {shown.cluster!r}, vhost "
-                f"{shown.vhost!r}, {user}{days}"
+                f"{each.where}: RabbitMQ {broker.version or 'of unknown release'}, cluster {broker.cluster!r}, vhost "
+                f"{broker.vhost!r}, {user}{tls}"
             )
 
 
@@ -112,21 +110,21 @@ def _as_json(found: CheckResult) -> dict[str, Any]:
 
 
 def _endpoint(attempt: Attempt) -> dict[str, Any]:
-    shown = attempt.broker
-    seen: Mapping[str, Any] = {}
-    if shown is not None:
-        seen = {
-            "vhost": shown.vhost,
-            "user": shown.user,
-            "version": shown.version,
-            "cluster": shown.cluster,
-            "tls": shown.is_encrypted,
-            "verified": shown.is_verified,
-            "frame_max": shown.frame_max,
-            "channel_max": shown.channel_max,
-            "certificates": [{"what": each.what, "expires": each.at} for each in shown.certificates],
+    broker = attempt.broker
+    facts: Mapping[str, Any] = {}
+    if broker is not None:
+        facts = {
+            "vhost": broker.vhost,
+            "user": broker.user,
+            "version": broker.version,
+            "cluster": broker.cluster,
+            "tls": broker.is_encrypted,
+            "verified": broker.is_verified,
+            "frame_max": broker.frame_max,
+            "channel_max": broker.channel_max,
+            "certificates": [{"what": each.what, "expires": each.at} for each in broker.certificates],
         }
-    return {"where": attempt.where, "uri": str(attempt.uri), "ok": shown is not None, **seen}
+    return {"where": attempt.where, "uri": str(attempt.uri), "ok": broker is not None, **facts}
 
 
 def _finding(found: Finding) -> dict[str, Any]:

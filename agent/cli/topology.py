@@ -27,7 +27,7 @@ _TIMES = {0: "never", 1: "once", 2: "twice"}  # an exchange gets a message
 
 
 def show_topology(paths: Sequence[Path], exchanges: Sequence[str], known_as: Sequence[str], *, format_: str) -> bool:
-    """Returns whether each message arrives once wherever it could."""
+    """Returns True if each message arrives once wherever it could."""
     files = {path.resolve(): path for path in paths}.values()
     configurations = [load_configuration(str(path), environment=os.environ, strict=False) for path in files]
     members = [

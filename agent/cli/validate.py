@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Validation:
 
 
 def validate_files(paths: Sequence[Path], *, secrets: bool, as_json: bool) -> bool:
-    """Reports the problems of each file; returns whether all are valid and the agent runs what they define.
+    """Reports the problems of each file. Returns True if all are valid and the agent runs what they define.
     `secrets`: their files have to be here."""
     found = [validated(path, secrets=secrets) for path in paths]
     if as_json:
@@ -83,8 +83,13 @@ def _print(one: Validation) -> None:
 
 def _as_json(one: Validation) -> dict[str, Any]:
     problems = [
-        {**asdict(problem.place), "severity": problem.severity, "message": problem.message} for problem in one.problems
+        {
+            "line": problem.place.line,
+            "column": problem.place.column,
+            "severity": problem.severity,
+            "message": problem.message,
+            "file": problem.place.source,
+        }
+        for problem in one.problems
     ]
-    for problem in problems:
-        problem["file"] = problem.pop("source")
     return {"file": one.file, "valid": one.is_valid, "not_run": one.not_run, "problems": problems}
