@@ -2,6 +2,7 @@
 
 AgentError
 ├── UsageError              a command line can't be understood
+├── UnknownLinkError        no link has the name that somebody gave, or several have
 ├── ConfigurationError      a document is wrong; holds every problem found, with its place
 ├── UriError                an AMQP URI or HTTP URL can't be understood
 ├── BrokerError             a broker said no, or said nothing
@@ -25,6 +26,10 @@ class AgentError(Exception):
 
 class UsageError(AgentError):
     """A command line can't be understood."""
+
+
+class UnknownLinkError(AgentError):
+    """No link has the name, or several have."""
 
 
 class Severity(StrEnum):

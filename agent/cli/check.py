@@ -1,4 +1,4 @@
-"""`check`: a preflight of a configuration on the real brokers."""
+"""`check`: checks a configuration on the real brokers."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from agent.check.configuration import CheckResult, TrialRunner, check
+from agent.check.connections import Attempt
+from agent.check.findings import Finding, FindingLevel, has_problems, listed
 from agent.cli import output
-from agent.cli.references import resolved
+from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.check.finding import Finding, Level, has_problems
 from agent.core.text.counts import counted
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
-from agent.runtime.preflight.endpoints import Tried
-from agent.runtime.preflight.preflight import Checked, Trial, check
 
 MOST_SHOWN: Final = 50  # findings, in text
 MOST_IN_JSON: Final = 1_000
 MOST_LINKS: Final = 5
 MOST_LINKS_IN_JSON: Final = 100
-_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "white"}
+_COLOURS: Final = {FindingLevel.ERROR: "red", FindingLevel.WARNING: "yellow", FindingLevel.NOTE: "white"}
 
 
 def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bool) -> bool:
-    """Returns whether there are no problems."""
+    """Returns True if there are no problems."""
     configuration = load_configuration(str(path), environment=os.environ)
     trial = _trial() if deliver else None
     agent = find_running(configuration.settings.agent.http)
@@ -42,9 +42,9 @@ def check_brokers(path: Path, apis: Sequence[str], *, deliver: bool, as_json: bo
     return not has_problems(found.findings)
 
 
-def _trial() -> Trial:
+def _trial() -> TrialRunner:
     try:
-        from agent.runtime.preflight.delivery import try_links
+        from agent.check.trial import try_links
     except ImportError as error:
         raise UsageError(
             "--deliver needs aio-pika, an independent client, which is not installed: the agent's image has it; "
@@ -58,18 +58,17 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
     found: dict[str, list[HttpUrl]] = {}
     for each in given:
         name, is_given, text = each.partition("=")
-        if (
-            not is_given or not name or "://" in name or "@" in name
-        ):  # a URL without a name: never quoted, as it is secret
+        # A URL without a name is never quoted, as it is secret.
+        if not is_given or not name or "://" in name or "@" in name:
             raise UsageError("--api is NAME=URL, such as origin=${env:ORIGIN_API} or rabbit.dc1.example:5672=http://…")
         try:
-            found.setdefault(name, []).append(http_url.parse(resolved(text, f"--api {name}")))
+            found.setdefault(name, []).append(http_url.parse(with_secrets(f"--api {name}", text)))
         except UriError as error:
             raise UsageError(f"--api {name}: {error}") from error
     return found
 
 
-def _lines(found: Checked) -> Iterator[str]:
+def _lines(found: CheckResult) -> Iterator[str]:
     for finding in found.findings[:MOST_SHOWN]:
         yield output.line(
             output.paint(finding.level, _COLOURS[finding.level]),
@@ -78,55 +77,54 @@ def _lines(found: Checked) -> Iterator[str]:
         if finding.fix:
             yield f"  → {finding.fix}"
         if finding.links:
-            more = len(finding.links) - MOST_LINKS
-            yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
+            yield f"  links: {listed(finding.links, MOST_LINKS)}"
     if len(found.findings) > MOST_SHOWN:
         yield f"{counted(len(found.findings) - MOST_SHOWN, 'more finding')}: --format json has up to {MOST_IN_JSON:,}"
-    for each in sorted(_worked(found.tried)):
+    for each in sorted(_worked(found.attempts)):
         yield output.line(output.paint("ok", "green"), f" {each}")
     counts = Counter(each.level for each in found.findings)
-    total = ", ".join(counted(counts[level], level) for level in Level)
-    yield f"{counted(len(found.scene.links), 'link')} checked: {total}"
+    total = ", ".join(counted(counts[level], level) for level in FindingLevel)
+    yield f"{counted(len(found.context.links), 'link')} checked: {total}"
 
 
-def _worked(tried: Sequence[Tried]) -> Iterator[str]:
-    for each in tried:
-        if each.opened is not None:
-            shown = each.opened
-            user = f"user {shown.user!r}" if shown.user else "client certificate"
-            days = "" if not shown.is_encrypted else ", TLS" + ("" if shown.is_verified else " without verification")
+def _worked(attempts: Sequence[Attempt]) -> Iterator[str]:
+    for each in attempts:
+        if each.broker is not None:
+            broker = each.broker
+            user = f"user {broker.user!r}" if broker.user else "client certificate"
+            tls = "" if not broker.is_encrypted else ", TLS" + ("" if broker.is_verified else " without verification")
             yield (
-                f"{each.where}: RabbitMQ {shown.version or 'of unknown release'}, cluster {shown.cluster!r}, vhost "
-                f"{shown.vhost!r}, {user}{days}"
+                f"{each.where}: RabbitMQ {broker.version or 'of unknown release'}, cluster {broker.cluster!r}, vhost "
+                f"{broker.vhost!r}, {user}{tls}"
             )
 
 
-def _as_json(found: Checked) -> dict[str, Any]:
+def _as_json(found: CheckResult) -> dict[str, Any]:
     return {
         "ok": not has_problems(found.findings),
-        "links": len(found.scene.links),
-        "endpoints": [_endpoint(each) for each in found.tried],
+        "links": len(found.context.links),
+        "endpoints": [_endpoint(each) for each in found.attempts],
         "findings": [_finding(each) for each in found.findings[:MOST_IN_JSON]],
         "omitted": max(0, len(found.findings) - MOST_IN_JSON),
     }
 
 
-def _endpoint(tried: Tried) -> dict[str, Any]:
-    shown = tried.opened
-    seen: Mapping[str, Any] = {}
-    if shown is not None:
-        seen = {
-            "vhost": shown.vhost,
-            "user": shown.user,
-            "version": shown.version,
-            "cluster": shown.cluster,
-            "tls": shown.is_encrypted,
-            "verified": shown.is_verified,
-            "frame_max": shown.frame_max,
-            "channel_max": shown.channel_max,
-            "certificates": [{"what": each.what, "expires": each.at} for each in shown.certificates],
+def _endpoint(attempt: Attempt) -> dict[str, Any]:
+    broker = attempt.broker
+    facts: Mapping[str, Any] = {}
+    if broker is not None:
+        facts = {
+            "vhost": broker.vhost,
+            "user": broker.user,
+            "version": broker.version,
+            "cluster": broker.cluster,
+            "tls": broker.is_encrypted,
+            "verified": broker.is_verified,
+            "frame_max": broker.frame_max,
+            "channel_max": broker.channel_max,
+            "certificates": [{"what": each.what, "expires": each.at} for each in broker.certificates],
         }
-    return {"where": tried.where, "uri": str(tried.uri), "ok": shown is not None, **seen}
+    return {"where": attempt.where, "uri": str(attempt.uri), "ok": broker is not None, **facts}
 
 
 def _finding(found: Finding) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Ends the process in time after a signal to stop, even if something hangs."""
+"""Ends the process in time after a signal to stop, even if something hangs. It needs nothing else of the agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 SECONDS: Final = 25.0  # less than the 30 s that Kubernetes waits before it kills
-FOR_THREADS: Final = 2.0
+_FOR_THREADS: Final = 2.0
 _FOR_LOG: Final = 1.0
 CLEAN: Final = 0
 NOT_STOPPED: Final = 1
@@ -21,7 +21,7 @@ class StopDeadline:
     """
 
     def __init__(
-        self, report: Callable[[], None], *, seconds: float = SECONDS, for_threads: float = FOR_THREADS
+        self, report: Callable[[], None], *, seconds: float = SECONDS, for_threads: float = _FOR_THREADS
     ) -> None:
         """`report` is called before the process is ended because it didn't stop in time; threads have so many seconds
         once all is settled."""

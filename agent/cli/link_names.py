@@ -7,13 +7,9 @@ from typing import Any, Final
 
 from agent.core.links.naming import named_so
 from agent.core.text.suggest import did_you_mean
-from agent.errors import AgentError
+from agent.errors import UnknownLinkError
 
 MOST_NAMED: Final = 5
-
-
-class UnknownLinkError(AgentError):
-    """No link has the name, or several have."""
 
 
 def name_of(link: Mapping[str, Any]) -> str:
@@ -28,14 +24,14 @@ def find(links: Sequence[Mapping[str, Any]], named: str, *, where: str) -> Mappi
     """Raises UnknownLinkError."""
     found = named_so(links, named, lambda link: (str(link["id"]), full_name(link)))
     if not found:
-        hint = _meant(links, named)
+        hint = _hint(links, named)
         raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them{hint}")
     if len(found) > 1:
         raise UnknownLinkError(f"{where}: {named!r} names {len(found):,} links: {_listed(found)}; give an id")
     return found[0]
 
 
-def _meant(links: Sequence[Mapping[str, Any]], named: str) -> str:
+def _hint(links: Sequence[Mapping[str, Any]], named: str) -> str:
     """A name without its vhost is what people type first."""
     same = dict.fromkeys(full_name(link) for link in links if name_of(link) == named)
     if not same:
@@ -54,13 +50,13 @@ def _listed(links: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def completions(links: Iterable[Mapping[str, Any]], begun: str) -> list[tuple[str, str]]:
-    """What may follow in a shell: ids and names, each with what helps to choose."""
+def completions(links: Iterable[Mapping[str, Any]], incomplete: str) -> list[tuple[str, str]]:
+    """Ids and names for a shell's completion, each with what helps to choose."""
     found = []
     for link in links:
         named = full_name(link)
-        if str(link["id"]).startswith(begun):
+        if str(link["id"]).startswith(incomplete):
             found.append((str(link["id"]), f"{link['status']} {named}"))
-        if begun and named.startswith(begun):
+        if incomplete and named.startswith(incomplete):
             found.append((named, f"{link['status']} {link['id']}"))
     return found

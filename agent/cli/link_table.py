@@ -1,4 +1,7 @@
-"""Links as a table that fits the terminal: the most severe first, ids and statuses always whole."""
+"""Links as a table that fits the terminal: the most severe first, ids and statuses always whole.
+
+Long names are shortened where they don't differ, so that no two of them look alike.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 import typer
@@ -14,7 +18,6 @@ import typer
 from agent.cli.link_names import name_of
 from agent.cli.options import Sort
 from agent.cli.output import Ready
-from agent.cli.shortening import differences, shortened
 from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import age
 from agent.core.text.printable import printable
@@ -43,12 +46,15 @@ _CONNECTED: Final = ("stalled", "blocked")  # and yet nothing moves: of these it
 _LEAST: Final = 8  # letters of a name that was shortened
 _KEPT: Final = -1  # rank of columns that are never left out
 _EXTRA: Final = 6  # from this rank on
+ELLIPSIS: Final = "…"
+_MOST_AROUND: Final = 5  # letters of a word
+
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`rank` says which is left out first where there is no room: the largest. `shrinks`: whether its values may be
-    shortened."""
+    """The largest `rank` is left out first where room is short. Values of a column that `shrinks` may be shortened."""
 
     title: str
     value: Callable[[Link, float], str]
@@ -56,10 +62,6 @@ class Column:
     right: bool = False
     shrinks: bool = False
     wide: bool = False
-
-
-def _since(link: Link, now: float) -> str:
-    return age(now - _begin(link))
 
 
 def _begin(link: Link) -> float:
@@ -96,7 +98,7 @@ COLUMNS: Final = (
     Column("UPSTREAM", lambda link, _: str(link["upstream"] or link.get("source") or "-"), 3, shrinks=True),
     Column("BACKLOG", _backlog, 1, right=True),
     Column("RATE", _rate, 2, right=True),
-    Column("AGE", _since, 0, right=True),
+    Column("AGE", lambda link, now: age(now - _begin(link)), 0, right=True),
     Column("FORWARDED", lambda link, _: f"{link['forwarded']:,}", 8, right=True),
     Column("OLDEST", lambda link, _: f"{_oldest(link):.1f}s", 7, right=True),
     Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
@@ -110,10 +112,10 @@ COLUMNS: Final = (
 
 
 def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
-    """What is an incident now comes before what never worked, or has not for long; or the largest first by `sort`."""
+    """Incidents come before links that never worked, or have not for long; or the largest first by `sort`."""
     match sort:
         case None:
-            return _by_trouble(links)
+            return sorted(links, key=_trouble)
         case "name":
             return sorted(links, key=lambda link: (link["vhost"], name_of(link), link["upstream"]))
         case "age":
@@ -126,23 +128,14 @@ def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
             return sorted(links, key=lambda link: -(link.get(sort) or 0))
 
 
-def _by_trouble(links: Iterable[Link]) -> list[Link]:
-    return sorted(
-        links,
-        key=lambda link: (
-            _urgency(link), _severity(link), link["vhost"], link["kind"], name_of(link), link["upstream"],
-        ),
-    )  # fmt: skip
+def _trouble(link: Link) -> tuple[int, int, str, str, str, str]:
+    """The smallest for the worst."""
+    urgency = 0 if link.get("incident") else 1 if link["status"] in _CONNECTED else 2
+    return urgency, _severity(link["status"]), link["vhost"], link["kind"], name_of(link), link["upstream"]
 
 
-def _urgency(link: Link) -> int:
-    if link.get("incident"):
-        return 0
-    return 1 if link["status"] in _CONNECTED else 2
-
-
-def _severity(link: Link) -> int:
-    return SEVERITY.index(link["status"]) if link["status"] in SEVERITY else len(SEVERITY)
+def _severity(status: str) -> int:
+    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)
 
 
 def render(
@@ -157,7 +150,7 @@ def render(
     """Lines: a summary, the heads of columns, the links. Without a `width` each link is one line, however long, and
     all columns are there; with one, errors are on a line of their own. More lines than `height` are left out."""
     ordered = in_order(links, sort)
-    lines = _wrapped(summary(ordered), width)
+    lines = [summary(ordered)] if width is None else textwrap.wrap(summary(ordered), max(1, width))
     if not ordered:
         return lines
     columns = [column for column in COLUMNS if (wide or not column.wide)]
@@ -167,15 +160,13 @@ def render(
     kept, widths = _fit(columns, cells, None if wide else width)
     _shorten(cells, [(at, size) for at, size in zip(kept, widths, strict=True) if columns[at].shrinks])
     lines.append(_line([columns[at].title for at in kept], [columns[at] for at in kept], widths))
-    before = len(lines)
-    for link, row in zip(ordered, cells, strict=True):
+    for number, (link, row) in enumerate(zip(ordered, cells, strict=True)):
         shown = _line([row[at] for at in kept], [columns[at] for at in kept], widths)
         own = [_painted(shown, str(link["status"]))]
         if width is not None and not wide and link["error"]:
             own.append(_cut(f"  └ {printable(str(link['error']))}", width))
         if height is not None and len(lines) + len(own) >= height:
-            shown_links = _shown(lines[before:])
-            more = f"… {len(ordered) - shown_links:,} more: {_by_status(ordered[shown_links:])}"
+            more = f"… {len(ordered) - number:,} more: {_by_status(ordered[number:])}"
             return [*lines, more if width is None else _cut(more, width)]
         lines += own
     return lines
@@ -194,15 +185,6 @@ def _shorten(cells: Sequence[list[str]], columns: Iterable[tuple[int, int]]) -> 
             row[at] = shortened(row[at], width, differs[row[at]])
 
 
-def _shown(lines: Sequence[str]) -> int:
-    """How many links these lines show."""
-    return sum(not line.startswith("  └ ") for line in lines)
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    return [text] if width is None else textwrap.wrap(text, max(1, width))
-
-
 def summary(links: Sequence[Link]) -> str:
     known = [link["backlog"] is not None and link.get("backlog_is_exact", True) for link in links]
     waiting = sum(link["backlog"] or link.get("backlog_last") or 0 for link in links)
@@ -215,12 +197,11 @@ def summary(links: Sequence[Link]) -> str:
 
 def _by_status(links: Iterable[Link]) -> str:
     found = Counter(str(link["status"]) for link in links)
-    ordered = sorted(found, key=lambda status: SEVERITY.index(status) if status in SEVERITY else len(SEVERITY))
-    return ", ".join(f"{found[status]:,} {printable(status)}" for status in ordered)
+    return ", ".join(f"{found[status]:,} {printable(status)}" for status in sorted(found, key=_severity))
 
 
 def _fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> tuple[list[int], list[int]]:
-    """Which columns are kept, and how wide each is."""
+    """The columns that are kept, and their widths."""
     natural = [max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(columns)]
     kept = list(range(len(columns)))
     if width is None:
@@ -258,3 +239,48 @@ def _painted(line: str, status: str) -> str:
     """The status stands first."""
     style = _STYLES.get(status)
     return line if style is None else Ready(typer.style(status, fg=style) + line.removeprefix(status))
+
+
+def differences(names: Iterable[str]) -> Mapping[str, Span]:
+    """The part of each name that differs from the name most like it: the rest of both is the same."""
+    ordered = sorted(set(names))
+    found: dict[str, Span] = dict.fromkeys(ordered, (0, 0))
+    for first, second in pairwise(ordered):
+        begin = _common(first, second)
+        end = _common(first[begin:][::-1], second[begin:][::-1])
+        for name in (first, second):
+            if begin >= found[name][0]:
+                found[name] = begin, len(name) - end
+    return {name: _word(name, span) for name, span in found.items()}
+
+
+def _word(name: str, span: Span) -> Span:
+    """Extends a part by the letters and digits around it: of 01 and 11 the same digit differs from their neighbours."""
+    begin, end = span
+    while begin > max(0, span[0] - _MOST_AROUND) and name[begin - 1].isalnum():
+        begin -= 1
+    while end < min(len(name), span[1] + _MOST_AROUND) and name[end].isalnum():
+        end += 1
+    return begin, end
+
+
+def _common(first: str, second: str) -> int:
+    """The length of the common beginning."""
+    shorter = min(len(first), len(second))
+    return next((at for at in range(shorter) if first[at] != second[at]), shorter)
+
+
+def shortened(name: str, width: int, differs: Span) -> str:
+    """Cuts out a piece beside the part that differs, and keeps most of the end, where names usually differ."""
+    if len(name) <= width:
+        return name
+    kept = max(0, width - len(ELLIPSIS))
+    begin, end = differs
+    third = kept // 3
+    for head in (third, kept - third, kept - (len(name) - begin), end):
+        behind = head + len(name) - kept  # where the end that is kept begins
+        if 0 <= head <= kept and (behind <= begin or head >= end):
+            return name[:head] + ELLIPSIS + name[behind:]
+    room = max(0, kept - len(ELLIPSIS))
+    first = max(0, min(begin, len(name) - room) - (room - min(room, end - begin)) // 2)
+    return ELLIPSIS + name[first : first + room] + ELLIPSIS

@@ -1,44 +1,51 @@
-"""`links`, `restart`, `pause`, `resume`: shows and controls the links of a running agent."""
+"""Links of a running agent: shown as a table or one by one, with what changed; restarted, paused and resumed."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
-
-from rich.live import Live
-from rich.text import Text
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
 
 from agent.cli import output
-from agent.cli.link_names import UnknownLinkError, find
+from agent.cli.link_names import find, full_name
 from agent.cli.link_table import in_order, render
 from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError, myself
 from agent.core.links.lifecycle import Status
+from agent.core.status.advice import DELETED
+from agent.core.text.counts import counted
+from agent.core.text.durations import age, in_full, in_words
 from agent.core.text.printable import printable
 from agent.core.text.suggest import did_you_mean
-from agent.errors import UsageError
+from agent.errors import UnknownLinkError, UsageError
 
-REFRESH: Final = 1.0
+REFRESH: Final = 1.0  # seconds
 WORDS: Final = {
     **{str(status): (str(status),) for status in Status},
     "up": ("running",),
     "down": ("backoff", "invalid"),
     "broken": ("backoff", "invalid", "blocked", "stalled"),
 }
-"""What `--status` takes: statuses, and words that people use for several."""
+"""The words that `--status` takes: statuses, and words that people use for several."""
+EVENTS: Final = 10  # that `describe` shows
+_FIRST: Final = ("id", "kind", "vhost")
+_NOT_A_FIELD: Final = ("history", "error", "since", "reason", "status", "advice", "backlog_last", "backlog_last_at")
 
+Link = Mapping[str, Any]
+Change = Mapping[str, Any]
 Sleep = Callable[[float], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which links are shown; an empty one shows all."""
+    """The links that are shown; an empty one shows all."""
 
     vhost: str | None = None
     statuses: tuple[str, ...] = ()
@@ -51,7 +58,7 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """Where its links are; empty for all."""
+        """Names the place of its links; empty for all."""
         places = [f"in vhost {self.vhost!r}"] if self.vhost is not None else []
         places += [f"of upstream or cluster {' or '.join(map(repr, self.upstreams))}"] if self.upstreams else []
         return " ".join(places)
@@ -71,7 +78,7 @@ def statuses_of(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def show_links(remote: Remote, selection: Selection, form: str) -> bool:
-    """Whether the agent can read its broker; where it can't, what is shown may be old."""
+    """Returns False where the agent can't read its broker, so that what is shown may be old."""
     _print(selection.of(remote), form, selection.sort)
     warning = _unread(remote)
     if warning:
@@ -85,7 +92,7 @@ def _unread(remote: Remote) -> str:
 
 
 def _print(links: Sequence[dict[str, Any]], form: str, sort: Sort | None) -> bool:
-    """Whether somebody reads them."""
+    """Returns False where nobody reads the output any more."""
     return output.say(output.as_data(links, form) or output.Ready("\n".join(_lines(links, form, sort))))
 
 
@@ -103,15 +110,15 @@ def watch_links(remote: Remote, selection: Selection, form: str, *, sleep: Sleep
     selection.of(remote)  # an error of the first request ends it
     with suppress(KeyboardInterrupt):
         if form in {"json", "yaml"} or not sys.stdout.isatty():
-            _print_again_and_again(remote, selection, form, sleep)
+            _print_every_second(remote, selection, form, sleep)
         else:
             _refresh(remote, selection, form, sleep)
 
 
-def _print_again_and_again(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> None:
+def _print_every_second(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> None:
     shown = ""
-    while _print(until_answered(output.complain, sleep)(selection.of, remote), form, selection.sort):
-        warning = until_answered(output.complain, sleep)(_unread, remote)
+    while _print(until_answered(lambda: selection.of(remote), output.complain, sleep), form, selection.sort):
+        warning = until_answered(lambda: _unread(remote), output.complain, sleep)
         if warning and warning != shown:
             output.complain(warning)
         shown = warning
@@ -119,14 +126,17 @@ def _print_again_and_again(remote: Remote, selection: Selection, form: str, slee
 
 
 def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> NoReturn:
+    from rich.live import Live
+    from rich.text import Text
+
     with Live(Text(""), screen=True, auto_refresh=False) as live:
 
         def show_error(error: str) -> None:
             live.update(Text(printable(error), style="red"), refresh=True)
 
         while True:
-            links = until_answered(show_error, sleep)(selection.of, remote)
-            warning = until_answered(show_error, sleep)(_unread, remote)
+            links = until_answered(lambda: selection.of(remote), show_error, sleep)
+            warning = until_answered(lambda: _unread(remote), show_error, sleep)
             table = Text.from_ansi("\n".join(_lines(links, form, selection.sort)), no_wrap=True)
             if warning:  # one line, so that the rest keeps its place
                 table = Text.assemble((printable(warning), "red"), "\n", table, no_wrap=True, overflow="ellipsis")
@@ -134,8 +144,10 @@ def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> N
             sleep(REFRESH)
 
 
-def until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
+def until_answered(ask: Callable[[], T], show: Callable[[str], None], sleep: Sleep) -> T:
     """Asks again every second while the agent doesn't answer, until interrupted; shows each reason once."""
+    from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
+
     shown: set[str] = set()
 
     def show_new(state: RetryCallState) -> None:
@@ -145,19 +157,115 @@ def until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
         shown.add(error)
 
     again = retry_if_exception_type(RemoteError)
-    return Retrying(retry=again, wait=wait_fixed(REFRESH), before_sleep=show_new, sleep=sleep)
+    return Retrying(retry=again, wait=wait_fixed(REFRESH), before_sleep=show_new, sleep=sleep)(ask)
+
+
+def describe_link(remote: Remote, named: str, form: str) -> None:
+    """Raises UnknownLinkError."""
+    try:
+        found = find(remote.links(), named, where=remote.where)
+    except UnknownLinkError as error:
+        raise UnknownLinkError(f"{error}{_gone(remote.causes()['causes'], named, now=time.time())}") from error
+    link = remote.link(str(found["id"])) or dict(found)
+    output.say(
+        output.as_data(link, form) or output.Ready("\n".join(map(output.line, described(link, now=time.time()))))
+    )
+
+
+def _gone(causes: Iterable[Link], named: str, *, now: float) -> str:
+    """Explains that the exchange or queue of a link was deleted; empty where it wasn't. A cause has the
+    error of one of its links, and an agent that is older than this command has no names."""
+    for cause in causes:
+        is_of_it = named in cause.get("names", ()) or any(each.startswith(named) for each in cause["links"])
+        if cause["trouble"] in DELETED.values() and is_of_it:
+            others = len(cause["links"]) - 1
+            more = f" (and {counted(others, 'more link')} like it)" if others else ""
+            return f". Gone for {_age(cause['since'], now)}: {cause['error']}{more}. {cause['advice']}"
+    return ""
+
+
+def described(link: Link, *, now: float) -> Iterator[str]:
+    yield f"Link:    {full_name(link)}"
+    yield f"Status:  {link['status']} for {_age(link['since'], now)} ({link.get('reason', '')})"
+    if link["error"]:
+        yield f"Error:   {link['error']}"
+    if link.get("advice"):
+        yield f"Do:      {link['advice']}"
+    fields = [key for key in (*_FIRST, *link) if key not in _NOT_A_FIELD]
+    width = max(map(len, fields))
+    for key in dict.fromkeys(fields):
+        yield f"{key.ljust(width)}  {_value(link, key, now)}"
+    events = link.get("history", {}).get("transitions", [])[-EVENTS:]
+    yield "Events:" if events else "Events:  none"
+    for event in events:
+        error = f"  {event['error']}" if event["error"] else ""
+        yield f"  {_age(event['at'], now).rjust(6)} ago  {event['status'].ljust(10)}  {event['reason']}{error}"
+
+
+def _value(link: Link, key: str, now: float) -> str:
+    value = link[key]
+    if key == "backlog" and value is None and link.get("backlog_last") is not None:
+        return f"not known now; last known {link['backlog_last']:,}, {_age(link['backlog_last_at'], now)} ago"
+    if key == "lag_critical" and value is not None:
+        return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
+    if key.endswith("_seconds") and value is not None:
+        return in_full(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
+
+
+def _age(time_: str, now: float) -> str:
+    return age(now - datetime.fromisoformat(time_).timestamp())
+
+
+def show_events(
+    remote: Remote, named: str | None, *, since: float | None, follow: bool, as_json: bool, sleep: Sleep = time.sleep
+) -> None:
+    """Oldest first, of one link or of all. Those that follow come until it is interrupted or the output is closed, in
+    JSON an object a line. Raises UnknownLinkError."""
+    known = remote.transitions(after=0)
+    chosen = None if named is None else _id_of(remote, named, known)
+    begin = 0.0 if since is None else time.time() - since
+    if as_json and not follow:
+        output.say_json(list(_chosen(known, chosen, begin)))
+        return
+    with suppress(KeyboardInterrupt):
+        last = 0
+        while all(output.say(_event_line(each, as_json=as_json)) for each in _chosen(known, chosen, begin)) and follow:
+            last = known[-1]["seq"] if known else last
+            sleep(REFRESH)
+            known = until_answered(partial(remote.transitions, after=last), output.complain, sleep)
+
+
+def _chosen(changes: Sequence[Change], chosen: str | None, begin: float) -> Iterator[Change]:
+    for each in changes:
+        if chosen in {None, each["link"]} and datetime.fromisoformat(each["at"]).timestamp() >= begin:
+            yield each
+
+
+def _id_of(remote: Remote, named: str, changes: Sequence[Change]) -> str:
+    """The id of a link that is defined, or was."""
+    links = {each["link"]: {**each, "id": each["link"]} for each in changes}
+    links |= {link["id"]: link for link in remote.links()}
+    return str(find(list(links.values()), named, where=remote.where)["id"])
+
+
+def _event_line(change: Change, *, as_json: bool) -> str:
+    """`2026-11-25 04:12:07Z  1a2b3c4d  //orders from dc1: running → backoff (upstream_lost): why`."""
+    if as_json:
+        return output.as_json(change, indent=None)
+    at = f"{change['at'][:19].replace('T', ' ')}Z"
+    source = f" from {change['upstream']}" if change["upstream"] else ""
+    became = f"{change['previous'] or 'new'} → {change['status'] or 'gone'} ({change['reason']})"
+    why = f": {change['error']}" if change["error"] else ""
+    return output.line(f"{at}  {change['link']}  {full_name(change)}{source}: {became}{why}")
 
 
 def act(
-    remote: Remote,
-    action: str,
-    named: Sequence[str],
-    *,
-    selection: Selection,
-    as_json: bool,
-    reason: str = "",
+    remote: Remote, action: str, named: Sequence[str], *, selection: Selection, as_json: bool, reason: str = ""
 ) -> bool:
-    """Whether all that were named are there; those that are get what is asked. A vhost or upstream is named, too."""
+    """Returns False where not all links that were named are there, also by vhost or upstream; acts on the others."""
     links = selection.of(remote)
     selected = [str(link["id"]) for link in links if link["status"] != "removing"] if not named else []
     is_empty = bool(selection.text) and not selected  # those that are being removed accept no action
@@ -184,7 +292,7 @@ def act(
 def _found(
     links: Sequence[Mapping[str, Any]], named: Sequence[str], *, where: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Of what was named: the ids, and why there is none."""
+    """The ids of those that were named, and of the others the errors."""
     found: dict[str, str] = {}
     missing: dict[str, str] = {}
     for each in dict.fromkeys(named):

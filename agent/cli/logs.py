@@ -26,10 +26,7 @@ MOST: Final = 10_000
 
 def configure_logging(settings: LogSettings, stream: TextIO) -> None:
     """Everything goes to `stream`, including what libraries log with `logging`."""
-    before: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
+    before: list[Processor] = [structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -83,14 +80,14 @@ class RepeatsDropped:
         self._repeats = Repeats(few=FEW, period=PERIOD, most=MOST)
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        unsaid = self._repeats.hear(_essence(event), self._clock())
-        if unsaid is None:
+        repeated = self._repeats.hear(_fingerprint(event), self._clock())
+        if repeated is None:
             raise structlog.DropEvent
-        return {**event, "repeated": unsaid} if unsaid else event
+        return {**event, "repeated": repeated} if repeated else event
 
 
-def _essence(event: EventDict) -> bytes:
-    """What tells records apart, in few bytes, because thousands are remembered. Endpoints are tried in random order, so
-    their errors count as the same in any order."""
+def _fingerprint(event: EventDict) -> bytes:
+    """A few bytes that identify a record, as thousands are remembered. Endpoints are tried in random order, so their
+    errors count as the same in any order."""
     parts = sorted((key, sorted(set(str(value).split("; ")))) for key, value in event.items())
     return blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=16).digest()

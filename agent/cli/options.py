@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options, arguments and exit statuses that several commands have."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ import typer
 
 from agent.errors import UsageError
 
+OK: Final = 0
+BAD_USE: Final = 2
+BAD_CONFIGURATION: Final = 2
+CANNOT_START: Final = 3
+TROUBLE_WITH_BROKERS: Final = 4
+UNKNOWN_LINK: Final = 5
+INTERRUPTED: Final = 130
+
+CONFIG_VARIABLE: Final = "FEDERATION_AGENT_CONFIG"
+USUAL_CONFIG: Final = Path("/etc/federation-agent/agent.yml")
+DEFAULT_CONFIG: Final = f"{CONFIG_VARIABLE} names another default than {USUAL_CONFIG}."
+_AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
 
 class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
-CONFIG_VARIABLE: Final = "FEDERATION_AGENT_CONFIG"
-USUAL_CONFIG: Final = Path("/etc/federation-agent/agent.yml")
-WITHOUT_IT: Final = f"{CONFIG_VARIABLE} names another default than {USUAL_CONFIG}."
-
-
 def usual_config() -> Path | None:
-    """What a command reads that is given no configuration; None where there is none, or the user may not read it."""
+    """The configuration of a command that is given none; None where it doesn't exist, or the user may not read it."""
     named = os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
@@ -45,14 +53,13 @@ ConfigOption = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help=f"The agent's configuration. {WITHOUT_IT}",
+        help=f"The agent's configuration. {DEFAULT_CONFIG}",
         default_factory=_needed_config,
         show_default=False,
     ),
 ]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
 Sort = Literal["name", "backlog", "rate", "age", "forwarded", "oldest", "reconnects"]
-_AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def examples(*commands: str) -> str:
@@ -65,3 +72,14 @@ def seconds(option: str, age: str | None) -> float | None:
     if age is not None and found is None:
         raise UsageError(f"{option} {age!r} is no age: write 90s, 30m, 12h or 7d")
     return None if found is None else float(found[1]) * _UNITS[found[2]]
+
+
+def with_secrets(option: str, text: str) -> str:
+    """Replaces `${env:…}` and `${file:…}`, so that no secret is on the command line. Files are relative to where the
+    command runs."""
+    from agent.definitions.document.interpolate import Interpolator
+
+    def refuse(_: object, message: str) -> None:
+        raise UsageError(f"{option}: {message}")
+
+    return Interpolator(os.environ, ".", refuse, refuse).resolve(text, ())

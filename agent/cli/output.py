@@ -20,7 +20,7 @@ class Ready(str):
 
 
 def say(*parts: str) -> bool:
-    """Prints; returns whether the output is still read. Without a terminal, or with NO_COLOR, colours are dropped."""
+    """Prints; returns False where nobody reads the output. Colours are dropped without a terminal, or with NO_COLOR."""
     try:
         typer.echo(line(*parts), color=False if os.environ.get("NO_COLOR") else None)
     except BrokenPipeError:

@@ -43,7 +43,7 @@ STAYS = "it is no longer defined; its queue stays as it is"
 
 
 def show_plan(path: Path, *, as_json: bool) -> bool:
-    """Whether anything would change."""
+    """Returns True if anything would change."""
     configuration = load_configuration(str(path), environment=os.environ)
     http = configuration.settings.agent.http
     agent = find_running(http)
@@ -74,13 +74,13 @@ def _lines(found: Survey, agent: str) -> list[str]:
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
     lines += [line for link in found.plan.ended for line in ("", ended_line(link))]
-    return [*lines, "", f"{_summary(found.plan)}{_not_run(found)}"]
+    not_run = _not_run(found)  # each has its problem above
+    more = f"; {counted(not_run, 'definition')} not run" if not_run else ""
+    return [*lines, "", f"{_summary(found.plan)}{more}"]
 
 
-def _not_run(found: Survey) -> str:
-    """Definitions that are not run; each has its problem above."""
-    number = sum(problem.severity is Severity.NOT_RUN for problem in found.problems)
-    return f"; {counted(number, 'definition')} not run" if number else ""
+def _not_run(found: Survey) -> int:
+    return sum(problem.severity is Severity.NOT_RUN for problem in found.problems)
 
 
 def ended_line(link: RunningLink) -> str:
@@ -153,7 +153,7 @@ def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
         "links": [_link_as_json(planned) for planned in found.plan.links],
         "ended": [link.id for link in found.plan.ended],
         "endings": [{key: getattr(link, key) for key in _OF_ENDINGS} for link in found.plan.ended],
-        "not_run": sum(problem.severity is Severity.NOT_RUN for problem in found.problems),
+        "not_run": _not_run(found),
         "problems": [
             {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
             for problem in found.problems
@@ -168,8 +168,8 @@ def _action_as_json(action: Action) -> dict[str, Any]:
 def _settings_as_json(link: Link) -> dict[str, Any]:
     """By the keys of an upstream, with every default filled in; a shovel has none of them, so all are the defaults."""
     settings = LinkSettings() if isinstance(link, ShovelLink) else link.settings
-    told = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
-    return {**told, "prefetch-count": told["prefetch-count"] or "auto"}
+    found = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
+    return {**found, "prefetch-count": found["prefetch-count"] or "auto"}
 
 
 def _link_as_json(planned: PlannedLink) -> dict[str, Any]:

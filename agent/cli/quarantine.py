@@ -1,8 +1,7 @@
-"""`quarantine`: messages that a destination can't take, set aside beside their source."""
+"""The commands `quarantine …`: messages that a destination can't take, which wait beside their source."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import time
@@ -11,58 +10,93 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from agent.amqp.wire.properties import FLAGS, HEADERS, Properties
-from agent.amqp.wire.tables import CodecError
+import typer
+
 from agent.cli import output
-from agent.cli.options import seconds
-from agent.cli.references import resolved
-from agent.core import fields
-from agent.core.addresses.uri import AmqpUri, parse
-from agent.core.links.removal import duration
-from agent.definitions.sources.load import load_configuration
+from agent.cli.options import OK, ConfigOption, Format, FormatOption, examples, seconds, with_secrets
+from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import UriError, UsageError
-from agent.runtime.set_aside import MessageChoice, Outcome, Quarantined, QuarantinedMessage
 
+if TYPE_CHECKING:
+    from agent.core.addresses.uri import AmqpUri
+    from agent.runtime.set_aside import MessageChoice, Outcome, Quarantined, QuarantinedMessage
+
+NOT_ALL: Final = 4
+NO_MESSAGE: Final = 5
 _SHOWN: Final = 1_000  # bytes of a body
 _COLUMNS: Final = ("AGE", "REASON", "LINK", "BYTES", "WAS GOING TO", "WHERE IT IS")
 
 T = TypeVar("T")
 
+app = typer.Typer(help="Messages that a destination can't take, quarantined beside their source.", no_args_is_help=True)
+LinkOption = Annotated[
+    str | None, typer.Option("--link", metavar="LINK", help="Of this link: an id, its beginning, or VHOST/NAME.")
+]
+ReasonOption = Annotated[
+    QuarantineReason | None, typer.Option("--reason", help="Only those that are there for this reason.")
+]
+OlderOption = Annotated[
+    str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")
+]
+UriOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--uri",
+        metavar="URI",
+        help="Look only beside this vhost of a broker, which needs no definition; ${env:…} and ${file:…} are replaced.",
+    ),
+]
+EveryOption = Annotated[bool, typer.Option("--all", help="All of them, where nothing else chooses.")]
 
-def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_limited: bool = False) -> MessageChoice:
-    """`is_limited`: something has to choose."""
-    if is_limited and (link, reason, older_than) == (None, None, None):
-        raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
-    return MessageChoice(link, reason, seconds("--older-than", older_than))
 
-
-def list_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
-    """How many there are, and whether all could be looked at."""
+@app.command(
+    name="list",
+    epilog=examples("quarantine list -c agent.yml", "quarantine list -c agent.yml --link //orders --older-than 1h"),
+)
+def list_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    uri: UriOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """List the messages in quarantine."""
+    choice, uris = _choice(link, reason, older_than), uri or []
 
     async def look(quarantined: Quarantined) -> list[QuarantinedMessage]:
         # Of very many, the properties would be most of the memory; a list doesn't show them.
         return [replace(each, properties=b"") async for each in quarantined.look(with_bodies=False)]
 
-    found, problems = _run(path, choice, uris, look)
-    if as_json:
+    found, problems = _run(config, choice, uris, look)
+    if format_ is Format.JSON:
         output.say_json([_summary(each) for each in found])
     else:
         rows = [_COLUMNS, *(_row(each) for each in found)]
         widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
         for row in rows if found else ():
             output.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        output.say(_counted(len(found), "in quarantine"))
-        _say_where(len(found), uris)
+        _say_count(len(found), "in quarantine", uris)
     output.complain(*problems)
-    return len(found), not problems
+    return _status(len(found), problems)
 
 
-def show_messages(
-    path: Path, choice: MessageChoice, uris: Sequence[str], *, most: int, as_json: bool
-) -> tuple[int, bool]:
-    """How many are shown, and whether all could be looked at."""
+@app.command(name="show", epilog=examples("quarantine show -c agent.yml --reason too_large --most 3"))
+def show_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    uri: UriOption = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 1,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show messages in quarantine with their headers and the beginning of their bodies."""
+    choice, uris = _choice(link, reason, older_than), uri or []
 
     async def look(quarantined: Quarantined) -> list[QuarantinedMessage]:
         found: list[QuarantinedMessage] = []
@@ -73,8 +107,8 @@ def show_messages(
                     break
         return found
 
-    found, problems = _run(path, choice, uris, look)
-    if as_json:
+    found, problems = _run(config, choice, uris, look)
+    if format_ is Format.JSON:
         output.say_json([_whole(each) for each in found])
     else:
         for each in found:
@@ -82,42 +116,90 @@ def show_messages(
                 output.say(f"{name}: {value}")
             output.say("")
         if not found:
-            output.say(_counted(0, "in quarantine"))
-            _say_where(0, uris)
+            _say_count(0, "in quarantine", uris)
     output.complain(*problems)
-    return len(found), not problems
+    return _status(len(found), problems)
 
 
-def replay_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
-    outcome, _ = _run(path, choice, uris, Quarantined.replay)
-    return _report(outcome, "replayed", uris, as_json=as_json)
+@app.command(name="replay", epilog=examples("quarantine replay -c agent.yml --link //orders"))
+def replay_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    uri: UriOption = None,
+    every: EveryOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Publish messages where they were going; each leaves the quarantine once that is confirmed."""
+    choice = _choice(link, reason, older_than, needs_one=not every)
+    return _handle(config, choice, uri or [], "replay", format_)
 
 
-def drop_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
-    outcome, _ = _run(path, choice, uris, Quarantined.drop)
-    return _report(outcome, "dropped", uris, as_json=as_json)
+@app.command(name="drop", epilog=examples("quarantine drop -c agent.yml --link //orders --older-than 7d"))
+def drop_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    uri: UriOption = None,
+    every: EveryOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Delete messages from the quarantine, for good."""
+    choice = _choice(link, reason, older_than, needs_one=not every)
+    return _handle(config, choice, uri or [], "drop", format_)
 
 
-def _say_where(count: int, uris: Sequence[str]) -> None:
-    """Nothing found may mean that it is elsewhere: definitions are removed, and messages stay."""
-    if not count and not uris:
-        output.say("only brokers of defined links, upstreams and shovels were looked at; --uri looks at another one")
+def _choice(link: str | None, reason: str | None, older_than: str | None, *, needs_one: bool = False) -> MessageChoice:
+    """`needs_one`: at least one option has to choose."""
+    if needs_one and (link, reason, older_than) == (None, None, None):
+        raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
+    from agent.runtime.set_aside import MessageChoice
+
+    return MessageChoice(link, reason, seconds("--older-than", older_than))
 
 
-def _report(outcome: Outcome, done: str, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
-    if as_json:
+def _handle(
+    path: Path, choice: MessageChoice, uris: Sequence[str], action: Literal["replay", "drop"], format_: Format
+) -> int:
+    async def handle(quarantined: Quarantined) -> Outcome:
+        return await (quarantined.replay() if action == "replay" else quarantined.drop())
+
+    outcome, _ = _run(path, choice, uris, handle)
+    done = "replayed" if action == "replay" else "dropped"
+    if format_ is Format.JSON:
         output.say_json({done: outcome.done, "problems": outcome.problems})
     else:
         output.complain(*outcome.problems)
-        output.say(_counted(outcome.done, done))
-        _say_where(outcome.done, uris)
-    return outcome.done, not outcome.problems
+        _say_count(outcome.done, done, uris)
+    return _status(outcome.done, outcome.problems)
+
+
+def _status(count: int, problems: Sequence[str]) -> int:
+    if problems:
+        return NOT_ALL
+    return OK if count else NO_MESSAGE
+
+
+def _say_count(count: int, done: str, uris: Sequence[str]) -> None:
+    """Nothing found may mean that it is elsewhere: definitions are removed, and messages stay."""
+    output.say(f"{count} message {done}" if count == 1 else f"{count} messages {done}")
+    if not count and not uris:
+        output.say("only brokers of defined links, upstreams and shovels were looked at; --uri looks at another one")
 
 
 def _run(
     path: Path, choice: MessageChoice, uris: Sequence[str], work: Callable[[Quarantined], Coroutine[Any, Any, T]]
 ) -> tuple[T, list[str]]:
-    """What was found, and why there may be more."""
+    """The result, and why there may be more."""
+    import asyncio
+
+    from agent.definitions.sources.load import load_configuration
+    from agent.runtime.set_aside import Quarantined
+
     only = _parsed(uris)
     configuration = load_configuration(str(path), environment=os.environ)
 
@@ -132,27 +214,27 @@ def _run(
 
 def _parsed(uris: Sequence[str]) -> list[AmqpUri]:
     """An error never quotes them."""
+    from agent.core.addresses.uri import parse
+
     try:
-        return [parse(resolved(each, "--uri")) for each in uris]
+        return [parse(with_secrets("--uri", each)) for each in uris]
     except UriError as error:
         raise UsageError(f"--uri: {error}") from error
 
 
 def _row(each: QuarantinedMessage) -> tuple[str, ...]:
+    from agent.core.links.removal import duration
+
     why = each.why
+    exchange, key = _text(why.exchange), _text(why.routing_key)
     return (
         duration(max(0.0, time.time() - why.time)),
         why.reason,
         why.link,
         f"{each.size:,}",
-        _place(each),
+        f"{exchange}, key {key}" if exchange else f"queue {key}",
         f"{each.where}, vhost {each.vhost}",
     )
-
-
-def _place(each: QuarantinedMessage) -> str:
-    exchange, key = _text(each.why.exchange), _text(each.why.routing_key)
-    return f"{exchange}, key {key}" if exchange else f"queue {key}"
 
 
 def _summary(each: QuarantinedMessage) -> dict[str, Any]:
@@ -180,6 +262,10 @@ def _whole(each: QuarantinedMessage) -> dict[str, Any]:
 
 def _properties(written: bytes) -> dict[str, Any]:
     """As far as they can be read."""
+    from agent.amqp.wire.properties import FLAGS, HEADERS, Properties
+    from agent.amqp.wire.tables import CodecError
+    from agent.core import fields
+
     try:
         found = Properties.read(written)
         headers = fields.table_to_json(found.headers) if found.flags & HEADERS else {}
@@ -197,7 +283,3 @@ def _properties(written: bytes) -> dict[str, Any]:
 
 def _text(value: bytes) -> str:
     return value.decode(errors="replace")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} message {what}" if count == 1 else f"{count} messages {what}"

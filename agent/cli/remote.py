@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 from agent.cli import output
@@ -29,6 +29,9 @@ _MAX_ANSWER: Final = 256 * 1024 * 1024  # 20,000 bindings take 8 MiB
 NO_AGENT: Final = "the response is not an agent's: check the address"
 BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token, the agent accepts only programs under other names
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
+
+
+T = TypeVar("T")
 
 
 class RemoteError(AgentError):
@@ -51,9 +54,9 @@ class Remote:
         unread: str = "",
         within: float | None = None,
     ) -> None:
-        """`token` is one that is known already; `unread` says why a configuration's isn't. `within` bounds the whole
-        of one question, where nobody waits for an agent in particular: something else may listen there, and answer
-        slowly and without end."""
+        """`token` is one that is known already; `unread` explains why that of a configuration isn't. `within` bounds a
+        request as a whole, where it isn't known that an agent listens: something else may answer slowly and without
+        end."""
         self._within = within
         self._timeout = TIMEOUT if within is None else within
         self._address = _address(url)
@@ -68,71 +71,60 @@ class Remote:
 
     def links(self, vhost: str | None = None) -> list[dict[str, Any]]:
         query = "" if vhost is None else f"?vhost={quote(vhost, safe='')}"
-        status, found = self._ask("GET", f"/api/links{query}")
-        if status != http.client.OK or not isinstance(found, list):
-            raise self._refused(status, found)
-        return found
+        return self._get(f"/api/links{query}", list)
 
     def overview(self) -> dict[str, Any]:
-        status, found = self._ask("GET", "/api/overview")
-        if status != http.client.OK or not isinstance(found, dict):
-            raise self._refused(status, found)
-        return found
+        return self._get("/api/overview", dict)
+
+    def causes(self) -> dict[str, Any]:
+        """The causes of trouble, most important first."""
+        return self._get("/api/causes", dict)
+
+    def transitions(self, *, after: int) -> list[dict[str, Any]]:
+        """The last changes of status of all links with a greater number, oldest first."""
+        return self._get(f"/api/transitions?after={after}", list)
+
+    def metrics(self) -> str:
+        return self._get("/metrics", str, read=bytes.decode)
 
     def link(self, link_id: str) -> dict[str, Any] | None:
         """One link with its history; None where there is no such link."""
-        status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}")
-        if status == http.client.NOT_FOUND:
-            return None
-        if status != http.client.OK or not isinstance(found, dict):
-            raise self._refused(status, found)
-        return found
+        return self._find(f"/api/links/{quote(link_id, safe='')}")
 
-    def causes(self) -> dict[str, Any]:
-        """What is wrong, most important first."""
-        status, found = self._ask("GET", "/api/causes")
-        if status != http.client.OK or not isinstance(found, dict):
-            raise self._refused(status, found)
-        return found
+    def bindings(self, link_id: str) -> dict[str, Any] | None:
+        """The bindings of the link upstream; None where there is no such link."""
+        return self._find(f"/api/links/{quote(link_id, safe='')}/bindings")
 
     def acknowledge(self, cause_id: str, about: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """The cause as it is then, without `about` acknowledged no more; None where there is no such cause."""
         method = "DELETE" if about is None else "POST"
-        status, found = self._ask(method, f"/api/causes/{quote(cause_id, safe='')}/ack", about)
-        if status not in {http.client.OK, http.client.NOT_FOUND}:
-            raise self._refused(status, found)
-        return found if status == http.client.OK and isinstance(found, dict) else None
+        found = self._change(method, f"/api/causes/{quote(cause_id, safe='')}/ack", about)
+        return found if isinstance(found, dict) else None
 
-    def transitions(self, *, after: int) -> list[dict[str, Any]]:
-        """The last changes of status of all links with a greater number, oldest first."""
-        status, found = self._ask("GET", f"/api/transitions?after={after}")
-        if status != http.client.OK or not isinstance(found, list):
+    def act(self, link_id: str, action: str, about: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """The link as it is then; None where there is no such link."""
+        found = self._change("POST", f"/api/links/{quote(link_id, safe='')}/{action}", about)
+        return found if found is None or isinstance(found, dict) else {}
+
+    def _get(self, path: str, kind: type[T], read: Callable[[bytes], Any] = json.loads) -> T:
+        status, found = self._ask("GET", path, read=read)
+        if status != http.client.OK or not isinstance(found, kind):
             raise self._refused(status, found)
         return found
 
-    def metrics(self) -> str:
-        status, found = self._ask("GET", "/metrics", read=bytes.decode)
-        if status != http.client.OK:
-            raise self._refused(status, found)
-        return str(found)
-
-    def bindings(self, link_id: str) -> dict[str, Any] | None:
-        """What the link has bound upstream; None where there is no such link."""
-        status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}/bindings")
+    def _find(self, path: str) -> dict[str, Any] | None:
+        status, found = self._ask("GET", path)
         if status == http.client.NOT_FOUND:
             return None
         if status != http.client.OK or not isinstance(found, dict):
             raise self._refused(status, found)
         return found
 
-    def act(self, link_id: str, action: str, about: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """The link as it is then; None where there is no such link."""
-        status, found = self._ask("POST", f"/api/links/{quote(link_id, safe='')}/{action}", about)
+    def _change(self, method: str, path: str, about: Mapping[str, Any] | None) -> Any:
+        status, found = self._ask(method, path, about)
         if status not in {http.client.OK, http.client.NOT_FOUND}:
             raise self._refused(status, found)
-        if status != http.client.OK:
-            return None
-        return found if isinstance(found, dict) else {}
+        return found if status == http.client.OK else None
 
     def _ask(
         self,
@@ -179,20 +171,20 @@ class Remote:
             timer.cancel()
 
     def _refused(self, status: int, found: Any) -> RemoteError:
-        said = found.get("error") if isinstance(found, dict) else None
+        error = found.get("error") if isinstance(found, dict) else None
         if status == http.client.UNAUTHORIZED:
-            what = "the token is refused" if self._token else "a token is needed"
+            why = "the token is refused" if self._token else "a token is needed"
             return TokenError(
-                f"{self.where}: {what}: {self._unread}give its token by --token-file or {TOKEN_VARIABLE}, or its "
+                f"{self.where}: {why}: {self._unread}give its token by --token-file or {TOKEN_VARIABLE}, or its "
                 "configuration by -c"
             )
-        if said is None or status == http.client.NOT_FOUND:
+        if error is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
-        return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
+        return RemoteError(f"{self.where}: refused ({status}): {redacted(str(error)[:_MAX_TEXT], Secret(self._token))}")
 
 
 def myself() -> str:
-    """Who asks an agent for something, as far as this machine knows."""
+    """The user who asks an agent for something, as far as this machine knows."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # no such user here, as in a container
@@ -220,19 +212,13 @@ def reach(url: str | None, token_file: Path | None, config: Path | None, *, with
 
 
 def url_of(settings: HttpSettings) -> str:
-    """Where this machine reaches what listens there."""
-    host = _reachable(settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def _reachable(host: str) -> str:
-    try:
+    """The URL at which this machine reaches an agent that listens there."""
+    host = settings.host or "127.0.0.1"
+    with suppress(ValueError):  # of names
         address = ip_address(host)
-    except ValueError:
-        return host or "127.0.0.1"
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def _shut_down(sock: socket.socket) -> None:

@@ -1,13 +1,15 @@
-"""`report`: turns the status exports of agents into tables, with Spark."""
+"""`report`: turns the status exports of agents into tables, with Spark, and shows its progress on a terminal."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
 from agent.core.text.counts import counted
@@ -16,6 +18,8 @@ from agent.pipeline.options import OptionError, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_REFRESH: Final = 0.25  # seconds
 
 
 def make_report(arguments: Sequence[str]) -> None:
@@ -33,20 +37,20 @@ def make_report(arguments: Sequence[str]) -> None:
             "locks/report.lock of the checkout, as docs/install.md shows"
         ) from error
     _end_at_once()
-    told = report(options, watch=_watch())
+    summary = report(options, watch=partial(_watch, on_terminal=sys.stderr.isatty()))
     if options.format == "json":
-        output.say_json(told)
+        output.say_json(summary)
         return
-    for line in in_short(told):
+    for line in in_short(summary):
         output.say(line)
     output.say(f"tables, report.html and summary.json are in {options.output}")
 
 
-def in_short(told: Mapping[str, Any]) -> Iterator[str]:
-    read, bad, later = (told["lines"][each] for each in ("read", "bad", "later_schema"))
-    incidents, outages = counted(told["incidents"], "incident"), counted(told["outages"], "outage")
+def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
+    read, bad, later = (summary["lines"][each] for each in ("read", "bad", "later_schema"))
+    incidents, outages = counted(summary["incidents"], "incident"), counted(summary["outages"], "outage")
     yield f"read {counted(read, 'line')}: {bad:,} bad, {later:,} of a later schema"
-    yield f"{counted(told['links'], 'link')}, {incidents} in {outages} of many links"
+    yield f"{counted(summary['links'], 'link')}, {incidents} in {outages} of many links"
 
 
 def _end_at_once() -> None:
@@ -63,22 +67,60 @@ def _end_at_once() -> None:
         signal.signal(number, end)
 
 
-def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
+@contextmanager
+def _watch(spark: SparkSession, *, on_terminal: bool) -> Iterator[None]:
     """Shows progress on a terminal; programs and logs get none."""
-    if not sys.stderr.isatty():
-        return _quietly
-    from agent.cli.progress import shown
-
-    @contextmanager
-    def watched(spark: SparkSession) -> Iterator[None]:
-        with _quietly(spark), shown(spark):
-            yield
-
-    return watched
+    _end_at_once()  # again, since Spark replaces the handler of an interrupt when it starts
+    if not on_terminal:
+        yield
+        return
+    with progress_shown(spark):
+        yield
 
 
 @contextmanager
-def _quietly(_: SparkSession) -> Iterator[None]:
-    """Spark replaces the handler of an interrupt when it starts."""
-    _end_at_once()
-    yield
+def progress_shown(spark: SparkSession) -> Iterator[None]:
+    """Shows the step, its tasks and the elapsed time; removed from the screen when the work is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[tasks]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=None, tasks="")
+
+        def look() -> None:
+            step, done, total = progress_of(spark)
+            tasks = f"{done} of {total} tasks" if total else ""
+            progress.update(task, description=step, completed=done, total=total or None, tasks=tasks)
+
+        with watching(look):
+            yield
+
+
+@contextmanager
+def watching(look: Callable[[], None]) -> Iterator[None]:
+    """Reads the progress regularly in its own thread, so that the work never waits."""
+    over = threading.Event()
+
+    def follow() -> None:
+        while not over.wait(_REFRESH):
+            look()
+
+    follower = threading.Thread(target=follow, name="progress", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        over.set()
+        follower.join()
+
+
+def progress_of(spark: SparkSession) -> tuple[str, int, int]:
+    """The current step, and how many of the tasks of its active stages are done."""
+    from agent.pipeline.spark.steps import STEPS
+
+    tracker = spark.sparkContext.statusTracker()
+    active = set(tracker.getActiveJobsIds())
+    step = next((words for name, words in STEPS.items() if active & set(tracker.getJobIdsForGroup(name))), "working")
+    stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
+    return step, sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)

@@ -51,7 +51,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None, wait
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None, waits_at: HttpSettings | None) -> None:
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
-    told = _told_to_stop(deadline)
+    stop = _stop_signal(deadline)
     raise_descriptor_limit()
     board = _board()
     collect_in_parts(lambda: len(board))
@@ -61,7 +61,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     if waits_at is not None:
         configure_logging(_log_settings(LogSettings(), log_format, log_level), sys.stdout)
         waiting = Waiting(str(path), load, waits_at, _board())
-    supervisor = await _first(lambda: Supervisor(load, board), waiting, told)
+    supervisor = await _valid_supervisor(lambda: Supervisor(load, board), waiting, stop)
     if supervisor is None:
         log.info("stopped")
         deadline.settled()
@@ -102,7 +102,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
             lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board
         ),
     )
-    await told.wait()
+    await stop.wait()
     log.info("stopping")
     await tasks.end(END_PATIENCE)  # whatever becomes of them, what is in flight is settled
     await supervisor.stop()
@@ -129,28 +129,30 @@ def _address(text: str) -> HttpSettings:
     return HttpSettings(listen.host, listen.port)
 
 
-async def _first(make: Callable[[], Supervisor], waiting: Waiting | None, told: asyncio.Event) -> Supervisor | None:
-    """With the first valid configuration; None where the agent has to stop before there is one."""
+async def _valid_supervisor(
+    make: Callable[[], Supervisor], waiting: Waiting | None, stop: asyncio.Event
+) -> Supervisor | None:
+    """Made of the first valid configuration; None where the agent has to stop before there is one."""
     while True:
         try:
             return make()
         except ConfigurationError as error:
             if waiting is None:
                 raise
-            await waiting.until_valid(error, told)
-        if told.is_set():
+            await waiting.until_valid(error, stop)
+        if stop.is_set():
             return None
 
 
-def _told_to_stop(deadline: StopDeadline) -> asyncio.Event:
+def _stop_signal(deadline: StopDeadline) -> asyncio.Event:
     """Handles signals from now on: one that arrives during the start counts too."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
-        told.set()
+    def begin() -> None:
+        stop.set()
         deadline.start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return told
+        loop.add_signal_handler(number, begin)
+    return stop

@@ -1,5 +1,4 @@
-"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand. `ack`: somebody
-knows of one of the causes on it."""
+"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand; and `ack`."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ DOWN: Final = 2
 UNKNOWN: Final = 3  # as monitoring plug-ins have it
 _EXIT: Final = {Level.FINE: FINE, Level.STARTING: DEGRADED, Level.DEGRADED: DEGRADED, Level.DOWN: DOWN}
 _COLOURS: Final = {Level.FINE: "green", Level.STARTING: "yellow", Level.DEGRADED: "yellow", Level.DOWN: "red"}
-_WELL: Final = (Level.FINE, Level.STARTING)
+_NO_TROUBLE: Final = (Level.FINE, Level.STARTING)
 ASK_EVERY: Final = 1.0  # seconds, while it waits until all is fine
 MOST_CAUSES: Final = 10
 MOST_PROBLEMS: Final = 5
@@ -57,13 +56,13 @@ def _is_settled(remote: Remote) -> bool:
 
 
 def show_status(remote: Remote, form: str) -> int:
-    status, shown = _look(remote, form)
+    status, shown = _shown(remote, form)
     output.say(shown)
     return status
 
 
 def acknowledge(remote: Remote, named: str, *, for_: float | None, reason: str, undo: bool, as_json: bool) -> bool:
-    """Whether there is such a cause: named by its id, or by the beginning of one that no other has."""
+    """`named` is the id of a cause, or the beginning of one that no other has. Returns False where there is none."""
     about = {"by": myself(), "reason": reason} | ({} if for_ is None else {"for": for_})
     ids = [str(each["id"]) for each in remote.causes()["causes"] if str(each.get("id", "")).startswith(named)]
     found = remote.acknowledge(ids[0], None if undo else about) if len(ids) == 1 else None
@@ -82,7 +81,7 @@ def watch_status(remote: Remote, form: str, *, sleep: Callable[[float], None] = 
     """Until interrupted, or until the output is closed; an agent that doesn't answer is down."""
     with suppress(KeyboardInterrupt):
         if form in {"json", "yaml"} or not sys.stdout.isatty():
-            while output.say(_look(remote, form)[1]):
+            while output.say(_shown(remote, form)[1]):
                 sleep(ASK_EVERY)
             return
         from rich.live import Live  # not for the others, which monitoring runs often
@@ -90,12 +89,12 @@ def watch_status(remote: Remote, form: str, *, sleep: Callable[[float], None] = 
 
         with Live(Text(""), screen=True, auto_refresh=False) as live:
             while True:
-                live.update(Text.from_ansi(_look(remote, form)[1]), refresh=True)
+                live.update(Text.from_ansi(_shown(remote, form)[1]), refresh=True)
                 sleep(ASK_EVERY)
 
 
-def _look(remote: Remote, form: str) -> tuple[int, output.Ready]:
-    """With the exit status."""
+def _shown(remote: Remote, form: str) -> tuple[int, output.Ready]:
+    """The exit status, and the text or data."""
     try:
         overview, causes = remote.overview(), remote.causes()
     except RemoteError as error:
@@ -106,14 +105,10 @@ def _look(remote: Remote, form: str) -> tuple[int, output.Ready]:
     if data := output.as_data({**causes, "level": str(level), "agent": overview}, form):
         return _EXIT[level], data
     verdict = f"{level.upper()}: {_sentence(overview, causes)}"
-    first, *rest = screen(verdict, overview, causes, _terminal())
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    first, *rest = screen(verdict, overview, causes, size)
     head = output.line(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
     return _EXIT[level], output.Ready("\n".join([head, *map(output.line, rest)]))
-
-
-def _terminal() -> os.terminal_size | None:
-    """None if a program reads it."""
-    return shutil.get_terminal_size() if sys.stdout.isatty() else None
 
 
 def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
@@ -122,7 +117,7 @@ def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
     level = Level(causes["level"])
     if level is Level.DOWN or not overview["ready"]:
         return Level.DOWN
-    is_whole = not (overview["problems"] or overview.get("not_run") or overview.get("unread") or _aside(overview))
+    is_whole = not (overview["problems"] or overview.get("not_run") or overview.get("unread") or _quarantined(overview))
     return level if is_whole else Level.DEGRADED
 
 
@@ -134,14 +129,14 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if not overview["ready"]:
         return "the agent has not read its broker's definitions yet"
     not_run = len(overview.get("not_run", ()))
-    is_well = causes["level"] in _WELL
+    is_well = causes["level"] in _NO_TROUBLE
     if is_well and overview["problems"]:
         return f"definitions are not in force: {overview['problems'][0]}"
     if is_well and not_run:
         return f"{counted(not_run, 'definition')} not run; {causes['verdict']}"
-    if is_well and _aside(overview):
+    if is_well and _quarantined(overview):
         put = "" if overview["quarantine"]["messages"] else " put"
-        return f"{counted(_aside(overview), 'message')}{put} in quarantine; {causes['verdict']}"
+        return f"{counted(_quarantined(overview), 'message')}{put} in quarantine; {causes['verdict']}"
     return str(causes["verdict"])
 
 
@@ -169,24 +164,24 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
     yield f"downstream  {overview['cluster'] or 'not reached yet'}"
     yield f"links       {', '.join(f'{number:,} {status}' for status, number in links.items()) or 'none'}"
     yield f"waiting     {_waiting(causes['waiting'])}"
-    aside = _in_quarantine(overview)
-    if aside:
-        yield f"quarantine  {aside}: federation-agent quarantine list -c FILE"
+    quarantine = _quarantine_text(overview)
+    if quarantine:
+        yield f"quarantine  {quarantine}: federation-agent quarantine list -c FILE"
 
 
-def _aside(overview: Mapping[str, Any]) -> int:
-    """How many messages wait in quarantines, or were put there where nobody may look; an agent may be older than this
+def _quarantined(overview: Mapping[str, Any]) -> int:
+    """The messages that wait in quarantines, or were put there where the agent may not look; it may be older than this
     command."""
     found = overview.get("quarantine") or {}
     put = 0 if found.get("is_exact", True) else found.get("quarantined", 0)
     return int(found.get("messages") or found.get("unseen", put))
 
 
-def _in_quarantine(overview: Mapping[str, Any]) -> str:
+def _quarantine_text(overview: Mapping[str, Any]) -> str:
     """Empty where none is there, as far as is known."""
-    if not _aside(overview):
+    if not _quarantined(overview):
         return ""
-    found, count = overview["quarantine"], counted(_aside(overview), "message")
+    found, count = overview["quarantine"], counted(_quarantined(overview), "message")
     if not found["messages"]:
         return f"not known; {count} put there since the agent started"
     return f"{'' if found['is_exact'] else 'at least '}{count}"
@@ -200,14 +195,14 @@ def _waiting(found: Mapping[str, Any]) -> str:
 
 
 def _problems(overview: Mapping[str, Any], most: int) -> Iterator[str]:
-    not_run = [_what_first(text) for text in overview.get("not_run", ())]
+    not_run = [_place_last(text) for text in overview.get("not_run", ())]
     for title, texts in (("problem   ", overview["problems"]), ("not run   ", not_run)):
         yield from (f"{title}  {text}" for text in texts[:most])
         if len(texts) > most:
             yield f"{title}  {len(texts) - most:,} more: --format json has all"
 
 
-def _what_first(problem: str) -> str:
+def _place_last(problem: str) -> str:
     """`FILE:LINE:COLUMN: not run: WHAT`, so that a narrow terminal cuts off the place."""
     place, _, what = problem.partition(f": {Severity.NOT_RUN}: ")
     return f"{what} ({place})" if what else problem
@@ -228,7 +223,7 @@ def _head(cause: Mapping[str, Any]) -> str:
 
 
 def _named(cause: Mapping[str, Any]) -> str:
-    """Some of its links, which tells causes apart that read the same; an agent may be older than this command."""
+    """Some of its links, which distinguish causes that read the same; an agent may be older than this command."""
     names = cause.get("names")
     if not names:
         return ""

@@ -21,14 +21,24 @@ from agent.errors import UsageError
 
 MOST_SHOWN = 20  # of one kind of finding, in text
 _PORT = 5672
-_TIMES = {0: "never", 1: "once", 2: "twice"}
+_TIMES = {0: "never", 1: "once", 2: "twice"}  # an exchange gets a message
 
 
 def show_topology(paths: Sequence[Path], exchanges: Sequence[str], known_as: Sequence[str], *, format_: str) -> bool:
-    """Returns whether each message arrives once wherever it could."""
+    """Returns True if each message arrives once wherever it could."""
     files = {path.resolve(): path for path in paths}.values()
     configurations = [load_configuration(str(path), environment=os.environ, strict=False) for path in files]
-    members = _known_by(_known_as(known_as), name_clusters([_member(each) for each in configurations]))
+    members = [
+        Member(
+            each.settings.agent.group or "",
+            each.settings.downstream.uris,
+            each.definitions,
+            each.states,
+            source=each.source,
+        )
+        for each in configurations
+    ]
+    members = _with_addresses(_parsed(known_as), name_clusters(members))
     graph, carriers = graph_of(members, exchanges), carriers_of(members)
     if not graph.hops and not carriers:
         raise UsageError(
@@ -52,15 +62,7 @@ def show_topology(paths: Sequence[Path], exchanges: Sequence[str], known_as: Seq
     return found is not None and found.is_right
 
 
-def _member(configuration: Configuration) -> Member:
-    settings = configuration.settings
-    definitions, states = configuration.definitions, configuration.states
-    return Member(
-        settings.agent.group or "", settings.downstream.uris, definitions, states, source=configuration.source
-    )
-
-
-def _known_as(given: Sequence[str]) -> dict[str, list[Address]]:
+def _parsed(given: Sequence[str]) -> dict[str, list[Address]]:
     found: dict[str, list[Address]] = {}
     for each in given:
         cluster, is_given, address = each.rpartition("=")
@@ -71,7 +73,7 @@ def _known_as(given: Sequence[str]) -> dict[str, list[Address]]:
     return found
 
 
-def _known_by(given: Mapping[str, list[Address]], members: Sequence[Member]) -> list[Member]:
+def _with_addresses(given: Mapping[str, list[Address]], members: Sequence[Member]) -> list[Member]:
     """Members with the addresses that are given for their clusters."""
     found: dict[str, list[Address]] = {}
     for called, addresses in given.items():
@@ -97,7 +99,7 @@ def _known_by(given: Mapping[str, list[Address]], members: Sequence[Member]) -> 
 
 
 def _unknown(members: Sequence[Member], strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
-    """What has to be told before anything can be said."""
+    """The options or settings that are needed before anything can be decided."""
     if not strangers:
         return
     guessed = sorted({member.cluster for member in members if member.is_guessed})
@@ -114,7 +116,7 @@ def _unknown(members: Sequence[Member], strangers: Sequence[UnknownUpstream]) ->
 
 
 def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -> Iterator[str]:
-    """What the files leave open."""
+    """Remarks on what the files don't show."""
     apart = [member for member in members if member.is_apart]
     if apart:
         yield (
@@ -141,7 +143,7 @@ def _lines(
         yield f"{found_carriers}: messages are moved, none is copied"
     for carrier in carriers:
         yield f"  {end_label(carrier.source)} → {end_label(carrier.destination)}  {carrier_label(carrier)}"
-    yield from _strange(strangers)
+    yield from _unrecognized(strangers)
     for number, part in enumerate(found.parts if found else (), 1):
         if found and len(found.parts) > 1:
             yield f"part {number} of {len(found.parts)}: {label(part.graph.nodes[0])} and what is linked with it"
@@ -149,7 +151,7 @@ def _lines(
         yield from _verdict(part)
 
 
-def _strange(strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
+def _unrecognized(strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
     for stranger in strangers[:MOST_SHOWN]:
         yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
     if len(strangers) > MOST_SHOWN:
@@ -164,7 +166,7 @@ def _either(clusters: Sequence[str]) -> str:
 
 
 def _reached(part: Part) -> Iterator[str]:
-    """Who reaches whom, a line for each publisher."""
+    """A line for each publisher."""
     by_publisher = groupby(part.arrivals or (), key=lambda arrival: arrival.publisher)
     for shown, (publisher, arrivals) in enumerate(by_publisher):
         if shown == MOST_SHOWN:
@@ -176,7 +178,8 @@ def _reached(part: Part) -> Iterator[str]:
 def _grouped(arrivals: list[Arrival]) -> str:
     counts = sorted({each.copies for each in arrivals}, key=lambda count: (count != 1, count))
     return "; ".join(
-        f"{_times(count)} at {_listed([label(each.subscriber) for each in arrivals if each.copies == count])}"
+        f"{_TIMES.get(count, f'{count} times')} at "
+        f"{_listed([label(each.subscriber) for each in arrivals if each.copies == count])}"
         for count in counts
     )
 
@@ -184,10 +187,6 @@ def _grouped(arrivals: list[Arrival]) -> str:
 def _listed(names: list[str]) -> str:
     more = len(names) - MOST_SHOWN
     return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _times(count: int) -> str:
-    return _TIMES.get(count, f"{count} times")
 
 
 def _verdict(part: Part) -> Iterator[str]:
@@ -227,12 +226,12 @@ def _advice(part: Part) -> Iterator[str]:
             f"  set max-hops to {remedy.of_it} for {link}, to {remedy.max_hops} for all others: messages arrive once"
         )
     if part.reduction:
-        yield _fewer(part, part.reduction)
+        yield _with_fewer_links(part, part.reduction)
     if part.missing:
         yield f"  add {_links(part.missing)}, and set max-hops to 1 for all links: messages arrive once"
 
 
-def _fewer(part: Part, reduction: Reduction) -> str:
+def _with_fewer_links(part: Part, reduction: Reduction) -> str:
     max_hops = ranges(reduction.fitting, unlimited_from=part.longest)
     if reduction.ring:
         way = " → ".join(label(node) for node in (*reduction.ring[:MOST_SHOWN], reduction.ring[0]))
@@ -265,18 +264,25 @@ def _part(part: Part) -> dict[str, Any]:
     return {
         "exchanges": [asdict(node) for node in part.graph.nodes],
         "right": part.is_right,
-        "arrivals": None if part.arrivals is None else [_arrival(each) for each in part.arrivals],
+        "arrivals": None
+        if part.arrivals is None
+        else [
+            {"from": asdict(each.publisher), "to": asdict(each.subscriber), "copies": each.copies}
+            for each in part.arrivals
+        ],
         "fitting_max_hops": list(part.fitting),
         "largest_tried": part.longest,
         "remedies": [
-            {
-                "link": _link(remedy.hop),
-                "max_hops_of_it": remedy.of_it,
-                "max_hops_of_others": remedy.max_hops,
-            }
+            {"link": _link(remedy.hop), "max_hops_of_it": remedy.of_it, "max_hops_of_others": remedy.max_hops}
             for remedy in part.remedies
         ],
-        "fewer_links": None if part.reduction is None else _reduction(part.reduction),
+        "fewer_links": None
+        if part.reduction is None
+        else {
+            "remove": [_link(hop) for hop in part.reduction.left_out],
+            "fitting_max_hops": list(part.reduction.fitting),
+            "one_way_ring": [asdict(node) for node in part.reduction.ring],
+        },
         "missing_links": [_link(hop) for hop in part.missing],
         "links_to_themselves": [_link(hop) for hop in part.to_themselves],
         "fragile_links": [_link(hop) for hop in part.fragile],
@@ -285,15 +291,3 @@ def _part(part: Part) -> dict[str, Any]:
 
 def _link(hop: Hop) -> dict[str, Any]:
     return {"upstream": asdict(hop.upstream), "downstream": asdict(hop.downstream)}
-
-
-def _reduction(reduction: Reduction) -> dict[str, Any]:
-    return {
-        "remove": [_link(hop) for hop in reduction.left_out],
-        "fitting_max_hops": list(reduction.fitting),
-        "one_way_ring": [asdict(node) for node in reduction.ring],
-    }
-
-
-def _arrival(arrival: Arrival) -> dict[str, Any]:
-    return {"from": asdict(arrival.publisher), "to": asdict(arrival.subscriber), "copies": arrival.copies}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from agent.errors import ConfigurationError, Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Validation:
     file: str
     problems: tuple[Problem, ...]
     contents: str = ""
@@ -32,35 +32,35 @@ class Judgement:
 
 
 def validate_files(paths: Sequence[Path], *, secrets: bool, as_json: bool) -> bool:
-    """Reports the problems of each file; returns whether all are valid and the agent runs what they define.
+    """Reports the problems of each file. Returns True if all are valid and the agent runs what they define.
     `secrets`: their files have to be here."""
-    judgements = [judge(path, secrets=secrets) for path in paths]
+    found = [validated(path, secrets=secrets) for path in paths]
     if as_json:
         output.say_json(
             {
-                "valid": all(one.is_valid for one in judgements),
-                "not_run": sum(one.not_run for one in judgements),
-                "files": [_as_json(one) for one in judgements],
+                "valid": all(one.is_valid for one in found),
+                "not_run": sum(one.not_run for one in found),
+                "files": [_as_json(one) for one in found],
             }
         )
     else:
-        for one in judgements:
-            _tell(one)
-    return all(one.is_valid and not one.not_run for one in judgements)
+        for one in found:
+            _print(one)
+    return all(one.is_valid and not one.not_run for one in found)
 
 
-def judge(path: Path, *, secrets: bool) -> Judgement:
+def validated(path: Path, *, secrets: bool) -> Validation:
     try:
         configuration = load_configuration(str(path), environment=os.environ, strict=False, secrets=secrets)
     except ConfigurationError as error:
-        return Judgement(str(path), error.problems)
+        return Validation(str(path), error.problems)
     problems = (*configuration.warnings, *_without_links(configuration))
-    return Judgement(str(path), problems, count(configuration.definitions))
+    return Validation(str(path), problems, count(configuration.definitions))
 
 
 def _without_links(configuration: Configuration) -> tuple[Problem, ...]:
     """References that lead nowhere, as far as the exports show which objects there are. Where the broker may define
-    more, only `plan` can tell."""
+    more, only `plan` knows."""
     if configuration.settings.sources.management:
         return ()
     return resolve(configuration.definitions, configuration.states).problems
@@ -73,7 +73,7 @@ def count(definitions: Definitions) -> str:
     return ", ".join(f"{kind.replace('_', ' ')}: {total}" for kind, total in totals.items() if total)
 
 
-def _tell(one: Judgement) -> None:
+def _print(one: Validation) -> None:
     output.complain(*(str(problem) for problem in one.problems))
     if one.is_valid:
         contents = f" ({one.contents})" if one.contents else ""
@@ -81,10 +81,15 @@ def _tell(one: Judgement) -> None:
         output.say(one_line(one.file), ": ", output.paint("valid", "yellow" if but else "green"), but, contents)
 
 
-def _as_json(one: Judgement) -> dict[str, Any]:
+def _as_json(one: Validation) -> dict[str, Any]:
     problems = [
-        {**asdict(problem.place), "severity": problem.severity, "message": problem.message} for problem in one.problems
+        {
+            "line": problem.place.line,
+            "column": problem.place.column,
+            "severity": problem.severity,
+            "message": problem.message,
+            "file": problem.place.source,
+        }
+        for problem in one.problems
     ]
-    for problem in problems:
-        problem["file"] = problem.pop("source")
     return {"file": one.file, "valid": one.is_valid, "not_run": one.not_run, "problems": problems}

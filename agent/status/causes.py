@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.check.permissions import Need, needs_of, needs_of_agent
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
+from agent.core.permissions import Need, needs_of, needs_of_agent
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import advice
 from agent.core.status.causes import (

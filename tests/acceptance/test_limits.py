@@ -9,7 +9,8 @@ import pytest
 from agent import look_up, network, read_in_time
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
-from agent.cli import check, deadline, import_legacy
+from agent.check import trial
+from agent.cli import check, deadline, file_commands
 from agent.core import fields
 from agent.core.addresses import uri
 from agent.core.links import backoff, prefetch
@@ -20,7 +21,6 @@ from agent.definitions.models import settings, values
 from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
 from agent.management import client, elements, transport
-from agent.runtime.preflight import delivery
 from agent.runtime.replicas import replica
 from agent.status import history, peers
 from agent.status.export import files, pump
@@ -51,7 +51,7 @@ def row(what: str) -> str:
             [size(yaml.MAX_BYTES), f"{yaml.MAX_DEPTH} levels", f"{yaml.MAX_NODES:,} keys and values"],
         ),
         ("a definitions export as JSON", [size(exports.MAX_BYTES), f"{exports.MAX_PARAMETERS:,} parameters"]),
-        ("a file for `import-legacy`", [size(import_legacy.MAX_BYTES)]),
+        ("a file for `import-legacy`", [size(file_commands.MAX_LEGACY)]),
         ("one value of `${env:…}` or `${file:…}`", [size(interpolate.MAX_VALUE_BYTES), size(interpolate.MAX_LENGTH)]),
         ("a file with certificates or a key", [size(network.MAX_FILE)]),
         ("a file on a disk that hangs", [seconds(read_in_time.DEADLINE)]),
@@ -110,7 +110,7 @@ def row(what: str) -> str:
         ("what waits for the export's disk", [size(pump.MOST_WAITING), f"samples {size(pump.MOST_SAMPLES_WAITING)}"]),
         ("a file of the export", [size(files.LARGEST)]),
         ("findings that `check` shows", [f"{check.MOST_SHOWN},", f"{check.MOST_IN_JSON:,} as JSON"]),
-        ("links that `check --deliver` tries", [f"{delivery.MOST_TRIED}"]),
+        ("links that `check --deliver` tries", [f"{trial.MOST_TRIED}"]),
     ],
 )
 def test_a_limit_is_that_of_the_code(what: str, has: list[str]) -> None:

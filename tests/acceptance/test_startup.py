@@ -82,7 +82,7 @@ def test_a_command_that_asks_an_agent_loads_nothing_that_asks_a_broker() -> None
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        (("--help",), 17),
+        (("--help",), 18),
         (("status", "--url", NOBODY), 33),
         (("validate", "-c", SMALL), 75),
         (("run", "-c", "missing.yaml"), 310),
@@ -100,5 +100,12 @@ def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
     text = {"agent.core", "agent.core.text", "agent.core.text.printable"}
     statuses = {"agent.core.links", "agent.core.links.lifecycle"}  # which an option takes
     reasons = {"agent.core.rules", "agent.core.rules.names", "agent.core.rules.quarantine"}  # and which another takes
-    options = {"agent.cli", "agent.cli.main", "agent.cli.output", "agent.cli.options", "agent.cli.quarantine_commands"}
+    commands = {f"agent.cli.{name}_commands" for name in ("agent", "configuration", "file")}
+    options = commands | {
+        "agent.cli",
+        "agent.cli.main",
+        "agent.cli.output",
+        "agent.cli.options",
+        "agent.cli.quarantine",
+    }
     assert ours == options | statuses | reasons | text | {"agent.errors"}

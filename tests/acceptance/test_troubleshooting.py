@@ -6,13 +6,14 @@ import re
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
-from agent.cli import deadline, main, quarantine_commands, status
+from agent.check.findings import Topic
+from agent.cli import agent_commands, deadline, main, options, quarantine, status
 from agent.core import export_event
-from agent.core.check.finding import Topic
 from agent.core.links.lifecycle import Status
-from agent.core.rules import quarantine
+from agent.core.rules.quarantine import QuarantineReason
 from agent.core.status import advice
 from tests.acceptance.command import ROOT
 
@@ -43,7 +44,7 @@ def alerts() -> list[dict[str, Any]]:
         ("A link's status", [*Status]),
         ("Why it has that status", [*export_event.Reason]),
         ("Causes", [*advice.CAUSES]),
-        ("Messages in quarantine", [*quarantine.QuarantineReason]),
+        ("Messages in quarantine", [*QuarantineReason]),
         ("Alerts", [alert["alert"] for alert in alerts()]),
         ("What `check` finds", [*Topic]),
     ],
@@ -58,17 +59,15 @@ def test_alerts_are_as_severe_as_the_page_says() -> None:
 
 
 def test_each_exit_status_has_an_entry() -> None:
-    of_commands = {main.OK, main.BAD_USE, main.BAD_CONFIGURATION, main.CANNOT_START, main.TROUBLE_WITH_BROKERS}
-    of_links = {main.UNKNOWN_LINK, main.DOWNSTREAM_UNREAD, main.INTERRUPTED, deadline.NOT_STOPPED}
+    of_all = {options.OK, options.BAD_USE, options.BAD_CONFIGURATION, options.CANNOT_START, options.INTERRUPTED}
+    of_brokers = {options.TROUBLE_WITH_BROKERS, agent_commands.DOWNSTREAM_UNREAD, deadline.NOT_STOPPED}
+    of_links = {options.UNKNOWN_LINK}
     of_status = {status.FINE, status.DEGRADED, status.DOWN}
-    of_quarantine = {quarantine_commands.NOT_ALL, quarantine_commands.NO_MESSAGE}
+    of_quarantine = {quarantine.NOT_ALL, quarantine.NO_MESSAGE}
     said = {int(cells[0]) for cells in rows("Exit statuses") if cells[0]}
-    assert said == of_commands | of_links | of_status | of_quarantine
+    assert said == of_all | of_brokers | of_links | of_status | of_quarantine
 
 
 def test_exit_statuses_are_of_commands_that_exist() -> None:
-    exist = {
-        command.name or str(command.callback.__name__) for command in main.app.registered_commands if command.callback
-    }
-    groups = {group.name for group in main.app.registered_groups}
-    assert {name for cells in rows("Exit statuses") for name in names(cells[1])} <= exist | groups
+    exist = set(typer.main.get_command(main.app).commands)  # type: ignore[attr-defined]
+    assert {name for cells in rows("Exit statuses") for name in names(cells[1])} <= exist

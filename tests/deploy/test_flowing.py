@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import Borrowed
 from tests.deploy.prometheus import Prometheus
+from tests.integration.check.pair import memory_alarm
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import federated
-from tests.integration.preflight.scene import memory_alarm
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy

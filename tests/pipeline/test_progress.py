@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from agent.cli import progress
+from agent.cli import report
 from agent.pipeline.spark.steps import READ, STEPS, begin
 from tests.acceptance.command import COMMAND
 from tests.pipeline.conftest import BRIEF
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
 def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> None:
     begin(spark, READ)
-    assert progress.state(spark) == ("working", 0, 0)
+    assert report.progress_of(spark) == ("working", 0, 0)
     seen: list[tuple[str, int, int]] = []
 
     def is_seen() -> bool:
         steps, numbers = {(step, total) for step, _, total in seen}, {done for _, done, _ in seen}
         return (STEPS[READ], 16) in steps and len(numbers) > 1
 
-    with progress.watching(lambda: seen.append(progress.state(spark))):
+    with report.watching(lambda: seen.append(report.progress_of(spark))):
         for _ in range(10):  # on a busy machine nobody may look for seconds
             spark.range(0, 16, 1, 16).select(fn.expr("java_method('java.lang.Thread', 'sleep', 300L)")).collect()
             if is_seen():

@@ -7,10 +7,10 @@ from dataclasses import replace
 from shlex import quote
 from typing import Final
 
-from agent.core.check.permissions import Need, Permission, escaped, grant_command
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
+from agent.core.permissions import Need, Permission, escaped, grant_command
 from agent.core.text.counts import counted
 from agent.errors import Failure, FailureKind
 

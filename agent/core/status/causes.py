@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from agent.core.check.permissions import Need
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
+from agent.core.permissions import Need
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import DELETED, advice, grouped
 from agent.core.text.counts import counted, waiting_text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.check.permissions import Permission
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
+from agent.core.permissions import Permission
 from agent.core.rules.names import LETTERS
 from agent.core.status.acknowledgements import LONGEST
 from agent.core.status.advice import CAUSES

@@ -27,7 +27,7 @@ def test_a_url_without_a_name_is_not_quoted(tmp_path: Path, given: str) -> None:
 
 def test_who_lacks_the_client_of_deliver_is_told_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aio_pika", None)
-    monkeypatch.delitem(sys.modules, "agent.runtime.preflight.delivery", raising=False)
+    monkeypatch.delitem(sys.modules, "agent.check.trial", raising=False)
     path = tmp_path / "agent.yaml"
     path.write_text(CONFIGURATION)
     with pytest.raises(UsageError, match="aio-pika") as found:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli import main
+from agent.cli import agent_commands, main, options
 from agent.cli.options import CONFIG_VARIABLE
 from agent.cli.remote import TOKEN_VARIABLE, RemoteError, reach
 from agent.errors import ConfigurationError
@@ -53,7 +53,7 @@ async def test_address_and_token_come_from_the_configuration(
     assert await links(config=file) == 1
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
     assert await links() == 1
-    assert await ran("pause", "--all") == main.OK
+    assert await ran("pause", "--all") == options.OK
     assert served.asked
     monkeypatch.delenv(CONFIG_VARIABLE)
     monkeypatch.setattr("agent.cli.options.USUAL_CONFIG", file)
@@ -89,7 +89,7 @@ async def test_a_token_that_is_missing_does_not_make_an_agent_down(
     assert await ran("status", "--format", "json", "-c", str(file)) == 3
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["level"] == "unknown"
-    assert await ran("alive", "-c", str(file)) == main.OK  # needs none
+    assert await ran("alive", "-c", str(file)) == options.OK  # needs none
 
 
 async def test_the_one_on_call_is_answered_while_the_file_is_broken(
@@ -108,10 +108,10 @@ async def test_the_one_on_call_is_answered_while_the_file_is_broken(
 
 
 async def test_whether_it_is_alive_is_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await ran("alive", "--url", served.url) == main.OK
+    assert await ran("alive", "--url", served.url) == options.OK
     assert capsys.readouterr() == ("", "")
     await served.server.stop()
-    assert await ran("alive", "--url", served.url) == main.NOT_ALIVE
+    assert await ran("alive", "--url", served.url) == agent_commands.NOT_ALIVE
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "connection refused" in err
@@ -121,8 +121,8 @@ def test_a_command_needs_a_configuration_only_where_none_is_usual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("agent.cli.options.USUAL_CONFIG", tmp_path / "agent.yml")
-    assert main.run(["plan"]) == main.BAD_USE
+    assert main.run(["plan"]) == options.BAD_USE
     assert "Missing option '-c'" in capsys.readouterr().err
     monkeypatch.setenv(CONFIG_VARIABLE, os.devnull)
-    assert main.run(["plan"]) == main.BAD_CONFIGURATION
+    assert main.run(["plan"]) == options.BAD_CONFIGURATION
     assert capsys.readouterr().err.startswith(f"{os.devnull}:1:1: ")

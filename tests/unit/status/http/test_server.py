@@ -15,10 +15,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
-from agent.core.check.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
 from agent.core.links.reconcile import Known
 from agent.core.model import Link
+from agent.core.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.rules import hops
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site

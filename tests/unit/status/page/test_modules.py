@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from agent.cli.link_table import SEVERITY, in_order
-from agent.cli.shortening import differences, shortened
+from agent.cli.link_table import SEVERITY, differences, in_order, shortened
 
 FOLDER: Final = Path(__file__).parent
 PLAIN: Final = {"NO_COLOR": "1", "NODE_OPTIONS": ""}

@@ -1,0 +1,82 @@
+"""A finding of `check`: what is wrong, where, why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class FindingLevel(StrEnum):
+    """Errors and warnings are problems; a note is only worth knowing, such as what could not be judged."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Topic(StrEnum):
+    CONNECTION = "connection"
+    TLS = "tls"
+    PERMISSIONS = "permissions"
+    ALARM = "alarm"
+    RELEASE = "release"
+    LIMITS = "limits"
+    CLOCK = "clock"
+    EVENTS = "events"
+    PLUGIN = "native plugin"
+    ALTERNATE = "alternate exchange"
+    LOOP = "loop"
+    DEFINITIONS = "definitions"
+    LINK = "link"
+    DELIVERY = "delivery"
+
+
+Links = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`where` names a broker, an object or a place in a file; `links` are those concerned, as `vhost/name`."""
+
+    level: FindingLevel
+    topic: Topic
+    where: str
+    message: str
+    fix: str = ""
+    links: Links = ()
+
+    @classmethod
+    def error(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.ERROR, topic, where, message, fix, links)
+
+    @classmethod
+    def warning(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.WARNING, topic, where, message, fix, links)
+
+    @classmethod
+    def note(cls, topic: Topic, where: str, message: str, fix: str = "", links: Links = ()) -> Finding:
+        return cls(FindingLevel.NOTE, topic, where, message, fix, links)
+
+
+_LEVELS: Final = tuple(FindingLevel)
+_TOPICS: Final = tuple(Topic)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The worst first, each once."""
+    return sorted(
+        dict.fromkeys(findings),
+        key=lambda each: (_LEVELS.index(each.level), _TOPICS.index(each.topic), each.where, each.message),
+    )
+
+
+def has_problems(findings: Iterable[Finding]) -> bool:
+    return any(each.level is not FindingLevel.NOTE for each in findings)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

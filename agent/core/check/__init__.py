@@ -1,1 +1,0 @@
-"""What is wrong with brokers before links run there, decided from what was seen of them."""

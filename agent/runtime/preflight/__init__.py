@@ -1,1 +1,0 @@
-"""`check`: looks at every broker that a configuration names, and changes nothing there."""
