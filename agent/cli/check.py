@@ -15,7 +15,7 @@ from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.check.finding import Finding, Level, has_problems
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 from agent.runtime.preflight.endpoints import Tried

@@ -11,8 +11,7 @@ from agent.cli import output
 from agent.cli.link_names import UnknownLinkError, find, full_name
 from agent.cli.remote import Remote
 from agent.core.status.advice import DELETED
-from agent.core.text.counts import counted
-from agent.core.text.durations import age, in_full, in_words
+from agent.core.text.quantities import age, counted, in_full, in_words
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")

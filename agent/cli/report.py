@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agent.cli import output
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.errors import CannotStartError, UsageError
 from agent.pipeline.options import OptionError, parse
 

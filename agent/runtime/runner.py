@@ -33,7 +33,7 @@ from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
 from agent.runtime.resting import Resting
 from agent.runtime.upstream_looks import Asked
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from agent.tasks import GuardedTasks
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go

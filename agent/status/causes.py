@@ -25,11 +25,13 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, Gauges, destination_of, name_of_downstream, shown_failure, source_of
+from agent.status.board import Board
 from agent.status.clusters import Broker
-from agent.status.times import rfc3339
+from agent.status.entry import BoardEntry, Gauges
+from agent.status.views import FailureView, failure_view
 
 DEFAULT_VHOST: Final = "/"
 MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
@@ -40,7 +42,7 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = await _links(board, now)
-    causes = list(causes_of(links, downstream=name_of_downstream(board)))
+    causes = list(causes_of(links, downstream=board.downstream_name))
     for at, cause in enumerate(causes[:MOST_EXACT]):
         causes[at] = await _exactly(board, cause, links)
     waiting = waiting_of(links)
@@ -55,7 +57,7 @@ async def summary(board: Board) -> dict[str, Any]:
 async def links_of(board: Board, cause_id: str) -> list[LinkFacts]:
     """Those of a cause; none where it is over."""
     links = await _links(board, board.clock())
-    causes = causes_of(links, downstream=name_of_downstream(board))
+    causes = causes_of(links, downstream=board.downstream_name)
     concerned = frozenset(link for cause in causes if cause.id == cause_id for link in cause.links)
     return [link for link in links if link.id in concerned]
 
@@ -64,13 +66,13 @@ async def _links(board: Board, now: float) -> list[LinkFacts]:
     return [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
 
 
-async def advice_of(board: Board, entry: Entry) -> str | None:
+async def advice_of(board: Board, entry: BoardEntry) -> str | None:
     """What to do about one link; None where there is nothing to do."""
     now = board.clock()
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
     needs: list[Need] = []
-    missing, downstream = link.failure, name_of_downstream(board)
+    missing, downstream = link.failure, board.downstream_name
     if missing is not None and missing.kind is FailureKind.PERMISSION:  # no other advice depends on other links
         others = [facts(board, each, now) async for each in in_slices(board) if _is_denied(each) and each is not entry]
         needs = await _needs(board, missing, broker_of(link, downstream=downstream))
@@ -89,14 +91,14 @@ async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Ca
     return replace(cause, advice=exact)
 
 
-def _is_denied(entry: Entry) -> bool:
+def _is_denied(entry: BoardEntry) -> bool:
     failure = entry.state.failure
     return failure is not None and failure.kind is FailureKind.PERMISSION
 
 
 async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
     """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
-    is_own = broker == name_of_downstream(board)
+    is_own = broker == board.downstream_name
     found: dict[Need, None] = {}
     async for entry in in_slices(board):
         link, gauges = entry.link, entry.gauges()
@@ -104,10 +106,10 @@ async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
             link, source_vhost=missing.vhost, cluster=board.cluster or "", source_asks=False, destination_asks=False
         )
         default = DEFAULT_VHOST if isinstance(link, ShovelLink) else link.vhost
-        if source_of(board, link, gauges).name == broker and _names_account(link.uris, missing, default):
+        if board.source_of(link, gauges).name == broker and _names_account(link.uris, missing, default):
             found |= dict.fromkeys(ends.source)
         if isinstance(link, ShovelLink):
-            is_there = destination_of(board, link, gauges).name == broker
+            is_there = board.destination_of(link, gauges).name == broker
             goes_there = is_there and _names_account(link.shovel.destination_uris, missing, default)
         else:
             goes_there = is_own and link.vhost == missing.vhost
@@ -123,13 +125,13 @@ def _names_account(uris: Iterable[AmqpUri], missing: Failure, default_vhost: str
     )
 
 
-def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
+def facts(board: Board, entry: BoardEntry, now: float) -> LinkFacts:
     since = (entry.state.pause.at or entry.since) if entry.state.status is Status.PAUSED else entry.since
     entry.note_lag(now)
     gauges = entry.gauges()
-    source, destination = source_of(board, entry.link, gauges), destination_of(board, entry.link, gauges)
-    recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
-    trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
+    source, destination = board.source_of(entry.link, gauges), board.destination_of(entry.link, gauges)
+    recurring = entry.outages.recurring(now) if entry.state.status in _COMING_BACK else None
+    trouble_since = entry.outages.since(now) if recurring is None else recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
         confirmed = max(entry.flowed_at(now) or 0.0, now - gauges.oldest_unconfirmed)
         trouble_since = min(trouble_since, confirmed)  # it is stalled only after some time
@@ -187,10 +189,10 @@ def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
     }
 
 
-def _failure(cause: Cause) -> dict[str, str | None] | None:
+def _failure(cause: Cause) -> FailureView | None:
     broker = Broker(cause.broker, is_known=True, is_downstream=False)
-    found = shown_failure(cause.failure, source=broker, destination=broker)
-    return None if found is None else found | {"side": cause.side}
+    found = failure_view(cause.failure, source=broker, destination=broker)
+    return None if found is None else {**found, "side": cause.side}
 
 
 def _acknowledged(known: Acknowledgement | None) -> dict[str, Any] | None:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.causes import causes_of, level_of, verdict
+from agent.core.text.quantities import rfc3339
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
+from agent.status.board import Board
 from agent.status.causes import facts
-from agent.status.times import rfc3339
+from agent.status.entry import BoardEntry
 
 MOST_EDGES: Final = 500
 
@@ -28,7 +29,7 @@ class Edge:
     is_exact: bool = True
     oldest_unconfirmed: float = 0.0
 
-    def add(self, entry: Entry, now: float) -> None:
+    def add(self, entry: BoardEntry, now: float) -> None:
         gauges = entry.gauges()
         self.links[entry.state.status] += 1
         self.rate += entry.rate(now)
@@ -44,12 +45,12 @@ async def summary(board: Board) -> dict[str, Any]:
     async for entry in in_slices(board):
         links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
-            source = source_of(board, entry.link, entry.gauges())
-            edge = edges[source.name, destination_of(board, entry.link, entry.gauges()).name]
+            source = board.source_of(entry.link, entry.gauges())
+            edge = edges[source.name, board.destination_of(entry.link, entry.gauges()).name]
             edge.is_known = edge.is_known or source.is_known
             edge.add(entry, now)
     links += board.deleted()
-    causes = causes_of(links, downstream=name_of_downstream(board))
+    causes = causes_of(links, downstream=board.downstream_name)
     return {
         "agent": board.owner,
         "group": board.group,

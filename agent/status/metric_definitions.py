@@ -15,9 +15,9 @@ from agent.core.model import LinkKind
 from agent.core.rules.hops import Verdict
 from agent.core.rules.quarantine import Reason
 from agent.errors import Side
-from agent.status.board import Board, Entry, Gauges
-from agent.status.http import native
-from agent.status.meter import Meter
+from agent.status import native
+from agent.status.board import Board
+from agent.status.entry import BoardEntry, Gauges, Meter
 
 Sample = tuple[str, str, float]
 """The suffix of the metric's name, further labels as text that begins with a comma, and a value."""
@@ -55,7 +55,7 @@ class Metric:
 class LinkReading:
     """One link at one moment. `is_brief`: with few of the states that it isn't in."""
 
-    entry: Entry
+    entry: BoardEntry
     gauges: Gauges
     is_brief: bool = False
 

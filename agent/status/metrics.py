@@ -18,8 +18,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from agent.core.addresses.expiry import Expiry, What
 from agent.core.status.causes import LinkFacts, blamed, stands_still
 from agent.slices import in_slices
-from agent.status.board import Board, Entry
+from agent.status.board import Board
 from agent.status.causes import facts
+from agent.status.entry import BoardEntry
 from agent.status.metric_definitions import (
     AGENT_METRICS,
     CERTIFICATE,
@@ -80,7 +81,7 @@ class UpstreamSums:
 
 async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
     """In pieces, each small enough to be written in one go."""
-    grouped: dict[Labels, list[Entry]] = {}
+    grouped: dict[Labels, list[BoardEntry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
     lines: list[list[str]] = [[] for _ in LINK_METRICS]
@@ -155,7 +156,7 @@ def _head(metric: Metric, form: Form) -> bytes:
     return f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode()
 
 
-def _labels(entry: Entry) -> Labels:
+def _labels(entry: BoardEntry) -> Labels:
     link = entry.link
     return link.kind, link.vhost, link.name, link.upstream
 

@@ -17,13 +17,13 @@ from typing import Any, Final
 import aiohttp
 
 from agent.core.addresses.http_url import HttpUrl
+from agent.core.text.quantities import rfc3339
 from agent.errors import AgentError
 from agent.look_up import Resolver
 from agent.network import server_name, tls_context
 from agent.status.board import Board
 from agent.status.fleet import summary
 from agent.status.peer_summary import UnusableError, checked
-from agent.status.times import rfc3339
 
 PATIENCE: Final = 3.0
 FRESH: Final = 4.0  # seconds; the same answer is given to all who ask meanwhile

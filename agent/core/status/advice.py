@@ -11,7 +11,7 @@ from agent.core.check.permissions import Need, Permission, escaped, grant_comman
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.errors import Failure, FailureKind
 
 DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}

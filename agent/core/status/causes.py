@@ -14,8 +14,7 @@ from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import DELETED, advice, grouped
-from agent.core.text.counts import counted, waiting_text
-from agent.core.text.durations import in_words
+from agent.core.text.quantities import counted, in_words, waiting_text
 from agent.errors import Failure, FailureKind, Side
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})

@@ -11,8 +11,10 @@ from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status
 from agent.core.links.upstream_account import Compared
-from agent.status.board import Board, Entry
+from agent.status.board import Board
+from agent.status.entry import BoardEntry
 from agent.status.export.files import Line
+from agent.status.views import link_view
 
 _NOTHING: Final = dict.fromkeys(FIELDS)
 _OF_VIEW: Final = (
@@ -33,15 +35,16 @@ class Events:
     def of_agent(self, status: AgentStatus, interval: float) -> Line:
         return self._line(EventType.AGENT, {"status": status, "interval": interval})
 
-    def sample(self, entry: Entry) -> Line:
+    def sample(self, entry: BoardEntry) -> Line:
         """Its reason is that of the last transition."""
         return self._line(EventType.SAMPLE, self._of_link(entry))
 
-    def transition(self, entry: Entry, previous: Status | None) -> Line:
+    def transition(self, entry: BoardEntry, previous: Status | None) -> Line:
         return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous})
 
-    def _of_link(self, entry: Entry) -> dict[str, Any]:
-        view, gauges = self.board.view(entry), entry.gauges()
+    def _of_link(self, entry: BoardEntry) -> dict[str, Any]:
+        view: dict[str, Any] = {**link_view(self.board, entry)}
+        gauges = entry.gauges()
         if entry.state.status is Status.REMOVING:  # the seconds left would make each sample different
             view["error"] = entry.state.error
         return {

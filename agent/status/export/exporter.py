@@ -14,7 +14,8 @@ from agent.core.links.lifecycle import LinkState
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.slices import in_slices
-from agent.status.board import Board, Entry
+from agent.status.board import Board
+from agent.status.entry import BoardEntry
 from agent.status.export.events import Events, day_at
 from agent.status.export.files import ExportFiles, Line
 from agent.status.export.names import FileNames
@@ -89,10 +90,10 @@ class Exporter:
             self._hand_over()
             self._board.export_dropped = self._pump.dropped
 
-    def _tell_transition(self, entry: Entry, before: LinkState | None) -> None:
+    def _tell_transition(self, entry: BoardEntry, before: LinkState | None) -> None:
         self._tell(self._events.transition(entry, before.status if before else None))
 
-    async def _sample(self, entries: Iterable[Entry]) -> None:
+    async def _sample(self, entries: Iterable[BoardEntry]) -> None:
         async for entry in in_slices(entries):
             self._tell(self._events.sample(entry))
 

@@ -19,10 +19,11 @@ from agent.core.status.causes import blamed
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
 from agent.slices import in_slices
-from agent.status import causes, fleet, metrics
-from agent.status.board import Board, Entry
+from agent.status import causes, fleet, metrics, native
+from agent.status.board import Board
+from agent.status.changes import transition_view
+from agent.status.entry import BoardEntry
 from agent.status.history import Range
-from agent.status.http import native
 from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
 from agent.status.http.clients import Connections
 from agent.status.http.openapi import document
@@ -30,7 +31,7 @@ from agent.status.http.scrape import form_of, scraped
 from agent.status.http.stream import tell_events
 from agent.status.http.turns import Turns
 from agent.status.peers import Peers
-from agent.status.recent import change_view
+from agent.status.views import history_view, link_view, overview
 
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
@@ -41,7 +42,7 @@ Acknowledge = Callable[[Mapping[str, Acknowledgement | None]], None]
 """By link id: that somebody knows of its trouble, or None where that is taken back."""
 DeleteShovel = Callable[[str, str], Awaitable[str | None]]
 """Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
-Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
+Views = Callable[[Board, Iterable[BoardEntry]], AsyncIterator[dict[str, Any]]]
 MOST_DIGITS: Final = 15
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 
@@ -122,7 +123,7 @@ class Api:
             return await scraped(request, form, await metrics.exposition(self._board, form))
 
     async def _overview(self, _: web.Request) -> web.Response:
-        return answer(self._board.overview())
+        return answer(overview(self._board))
 
     async def _causes(self, _: web.Request) -> web.Response:
         async with self._turns.one():
@@ -171,12 +172,12 @@ class Api:
             return refuse(400, "after has to be the number of a transition, `seq`")
         async with self._turns.one():
             found = in_slices(self._board.recent.after(int(after)))
-            return await answer_list(change_view(change) async for change in found)
+            return await answer_list(transition_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
         async with self._turns.one():
-            return await answer_list(self._board.view(entry) async for entry in in_slices(found))
+            return await answer_list(link_view(self._board, entry) async for entry in in_slices(found))
 
     async def _link(self, request: web.Request) -> web.Response:
         link_id = request.match_info["id"]
@@ -188,7 +189,9 @@ class Api:
         except ValueError:
             return refuse(400, f"range has to be one of {', '.join(Range)}")
         advice = await causes.advice_of(self._board, entry)
-        return answer(self._board.view(entry) | {"advice": advice, "history": self._board.story(entry, span)})
+        return answer(
+            {**link_view(self._board, entry), "advice": advice, "history": history_view(self._board, entry, span)}
+        )
 
     async def _bindings(self, request: web.Request) -> web.Response:
         """What the link has bound upstream, which no broker can be asked for over AMQP."""
@@ -226,7 +229,7 @@ class Api:
                 self._pause(link_id, paused(about["by"], self._board.clock(), about.get("reason")))
             else:
                 self._act(link_id, action)
-            return answer(self._board.view(self._board[link_id]))
+            return answer(link_view(self._board, self._board[link_id]))
 
         return do
 
@@ -274,11 +277,11 @@ class Api:
             return refuse(503, f"the shovel's parameter can't be deleted: {error}")
         return web.Response(status=204) if refusal is None else refuse(409, refusal)
 
-    def _shovel(self, vhost: str, name: str) -> Entry | None:
+    def _shovel(self, vhost: str, name: str) -> BoardEntry | None:
         found = (each for each in self._of_vhost(vhost) if each.link.kind is LinkKind.SHOVEL)
         return next((each for each in found if each.link.name == name), None)
 
-    def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
+    def _of_vhost(self, vhost: str | None) -> Iterator[BoardEntry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
 
 

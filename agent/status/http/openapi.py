@@ -13,8 +13,8 @@ from agent.core.status.acknowledgements import LONGEST
 from agent.core.status.advice import CAUSES
 from agent.core.status.causes import SIDES
 from agent.errors import FailureKind
+from agent.status import native
 from agent.status.history import Range
-from agent.status.http import native
 
 Json = dict[str, Any]
 

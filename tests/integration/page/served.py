@@ -30,7 +30,8 @@ from agent.core.model import (
 )
 from agent.core.settings import HttpSettings
 from agent.errors import Failure, FailureKind, Place, Side
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.http.server import HttpServer
 
 RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)

@@ -11,7 +11,8 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.secret import Secret
 from agent.core.links.lifecycle import LinkState
 from agent.core.settings import HttpSettings
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.http.server import HttpServer
 from tests.unit.status.test_board import LINK, Clock
 

@@ -15,9 +15,9 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.expiry import Expiry, Peer, What
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status
 from agent.errors import Failure, FailureKind, Side
-from agent.status import metrics
-from agent.status.board import Board, Gauges
-from agent.status.http import native
+from agent.status import metrics, native
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.metric_definitions import STUCK
 from agent.status.metrics import USUAL, Form, expiries
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock

@@ -16,7 +16,8 @@ from agent.core.addresses.peer_url import parse_peer
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase
 from agent.errors import UriError
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.fleet import MOST_EDGES, summary
 from agent.status.peer_summary import LONGEST, UnusableError, checked
 from agent.status.peers import MOST_BYTES, Peers

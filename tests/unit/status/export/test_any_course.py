@@ -15,7 +15,8 @@ from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import Fsync, StatusExportSettings
-from agent.status.board import Board, Entry, Gauges
+from agent.status.board import Board
+from agent.status.entry import BoardEntry, Gauges
 from agent.status.export.events import Events, day_at
 from agent.status.export.files import ExportFiles, Line
 from agent.status.export.names import FileNames
@@ -50,7 +51,7 @@ class Course(RuleBasedStateMachine):
         self.keep(self.events.of_agent(AgentStatus.STARTED, 10))
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> BoardEntry:
         return self.board[LINK.id]
 
     def keep(self, *lines: Line) -> None:

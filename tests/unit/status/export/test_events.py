@@ -14,9 +14,11 @@ from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
 from agent.core.links.upstream_account import Compared
 from agent.core.model import LinkSettings
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line
+from agent.status.views import history_view, link_view
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 GAUGES = Gauges(
@@ -114,7 +116,7 @@ def test_a_sample_has_the_reason_of_the_transition_before_it() -> None:
     entry = found[LINK.id]
     sample, transition = (told(line) for line in (Events(found).sample(entry), Events(found).transition(entry, None)))
     assert sample["reason"] == transition["reason"] == "upstream_other"
-    assert [each["reason"] for each in found.story(entry)["transitions"]] == [
+    assert [each["reason"] for each in history_view(found, entry)["transitions"]] == [
         "appeared",
         "upstream_other",
         "upstream_unreachable",
@@ -183,7 +185,7 @@ def test_lines_say_of_the_lag_what_the_api_says(
         clock.now += seconds
         gauges.backlog = backlog
         counts.forwarded += forwarded
-        event, shown = told(written.sample(entry)), made.view(entry)
+        event, shown = told(written.sample(entry)), link_view(made, entry)
         is_critical = None if shown["lag_critical"] is None else shown["critical_since"] is not None
         assert event["lag_is_critical"] is is_critical
 

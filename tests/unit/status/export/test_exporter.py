@@ -14,7 +14,8 @@ from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Failed, LinkState
 from agent.core.settings import Fsync, StatusExportSettings
 from agent.errors import CannotStartError, Failure, FailureKind, Side
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.export.exporter import Exporter
 from tests.lab.waiting import eventually, eventually_async
 from tests.unit.definitions.virtual_time import VirtualTime

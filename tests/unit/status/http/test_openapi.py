@@ -11,7 +11,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from agent.amqp.data.splice import Counts
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.http.api import Api
 from agent.status.http.clients import Connections
 from agent.status.http.openapi import document

@@ -9,7 +9,9 @@ from typing import Any, Final
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, Gauges, ends, shown_destination, shown_uri
+from agent.status.board import Board
+from agent.status.entry import BoardEntry, Gauges
+from agent.status.views import ends, shown_destination, shown_uri
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
     Status.RUNNING: "running",
@@ -44,26 +46,26 @@ def shovel_state(state: LinkState) -> str:
     return _SHOVEL_STATE.get(state.status, TERMINATED)
 
 
-async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def links(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     async for entry in in_slices(entries):
         if entry.link.kind is not LinkKind.SHOVEL:
-            yield link_view(board, entry)
+            yield native_link(board, entry)
 
 
-async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def links_down(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     """Without links that are no longer defined: the plugin would no longer list them."""
     async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
         if view["status"] not in NOT_DOWN:
             yield view
 
 
-async def shovels(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def shovels(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     async for entry in in_slices(entries):
         if entry.link.kind is LinkKind.SHOVEL:
-            yield shovel_view(board, entry)
+            yield native_shovel(board, entry)
 
 
-def link_view(board: Board, entry: Entry) -> dict[str, Any]:
+def native_link(board: Board, entry: BoardEntry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     return {
         "node": board.owner,
@@ -79,7 +81,7 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
     }
 
 
-def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
+def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     remaining = 0 if state.completed else gauges.remaining
     is_blocked = state.status is Status.BLOCKED

@@ -1,4 +1,4 @@
-"""Since when a link has its trouble, which may come and go."""
+"""Since when a link has its trouble. One that comes and goes is a single outage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kind_of(failure: Failure) -> Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class Outage:
     """One trouble, from when it came first. `began`: since when it lasts, apart from attempts that failed."""
 
     kind: Kind
@@ -41,15 +41,15 @@ class Spell:
 
 
 @dataclass(slots=True)
-class Troubles:
+class OutageTracker:
     """Of one link. A trouble that was over for less than a minute goes on."""
 
-    _present: Spell | None = None
-    _past: dict[Kind, Spell] = field(default_factory=dict)
+    _present: Outage | None = None
+    _past: dict[Kind, Outage] = field(default_factory=dict)
     _has_run: bool = False  # since the last trouble
     _has_worked: bool = False
 
-    def turn(self, now: float, status: Status, failure: Failure | None, error: str, *, worked: bool) -> None:
+    def update(self, now: float, status: Status, failure: Failure | None, error: str, *, worked: bool) -> None:
         """`worked`: the link has just ceased to run, and that run was more than an attempt."""
         self._has_worked = self._has_worked or worked
         self._has_run = self._has_run or status is Status.RUNNING
@@ -61,11 +61,11 @@ class Troubles:
         if present is not None and present.kind == kind:
             self._present = replace(present, failure=failure, error=error)
         else:
-            self._present = self._continued(Spell(kind, failure, error, now, now, now), status)
+            self._present = self._continued(Outage(kind, failure, error, now, now, now), status)
         self._has_run = self._has_worked = False
         self._past = {each.kind: each for each in self._past.values() if now - each.ended < STEADY}
 
-    def _continued(self, new: Spell, status: Status) -> Spell:
+    def _continued(self, new: Outage, status: Status) -> Outage:
         """With what it has of a former one."""
         former = self._past.pop(new.kind, None)
         if former is None or new.came - former.ended >= STEADY:
@@ -85,7 +85,7 @@ class Troubles:
             return None
         return present.first if present.recurs(now, present.came) else present.began
 
-    def recurring(self, now: float) -> Spell | None:
+    def recurring(self, now: float) -> Outage | None:
         """The trouble that comes again and again, now or a moment ago."""
         if self._present is not None:
             return self._present if self._present.recurs(now, self._present.came) else None
