@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.check.permissions import Need, needs_of, needs_of_agent
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Level, Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import advice
+from agent.core.status.advice import CAUSES, advice
 from agent.core.status.causes import (
     DOWN,
+    SIDES,
     Cause,
     LinkFacts,
     advice_for,
@@ -31,14 +32,52 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.clusters import Broker
 from agent.status.entry import BoardEntry, Gauges
-from agent.status.views import FailureView, failure_view
+from agent.status.json_schema import Count, LinkId, Time
+from agent.status.views import FailureView, ShownFailure, failure_view
 
 DEFAULT_VHOST: Final = "/"
 MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
 
-async def summary(board: Board) -> dict[str, Any]:
+class WaitingView(TypedDict):
+    messages: Count
+    is_exact: bool
+
+
+class AcknowledgementView(TypedDict):
+    by: str
+    at: Time
+    reason: str
+    until: Time | None
+    text: str
+
+
+class CauseView(TypedDict):
+    id: Annotated[LinkId, "The same as long as it lasts and its broker is called the same."]
+    side: Annotated[str, ("enum", SIDES)]
+    broker: str
+    trouble: Annotated[FailureKind, ("enum", CAUSES)]
+    headline: str
+    since: Time
+    links: list[LinkId]
+    names: list[str]
+    were_flowing: Count
+    waiting: WaitingView
+    error: str
+    failure: ShownFailure
+    advice: str
+    acknowledged: Annotated[AcknowledgementView | None, "Who knows of it, if that is known of all its links."]
+
+
+class Causes(TypedDict):
+    level: Level
+    verdict: str
+    waiting: WaitingView
+    causes: list[CauseView]
+
+
+async def summary(board: Board) -> Causes:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = await _links(board, now)
@@ -170,7 +209,7 @@ def _destination_vhost(link: Link, gauges: Gauges) -> str:
     return (gauges.destination or link.shovel.destination_uris[0]).vhost(DEFAULT_VHOST)
 
 
-def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
+def _view(cause: Cause, total: int, now: float) -> CauseView:
     return {
         "id": cause.id,
         "side": cause.side,
@@ -195,7 +234,7 @@ def _failure(cause: Cause) -> FailureView | None:
     return None if found is None else {**found, "side": cause.side}
 
 
-def _acknowledged(known: Acknowledgement | None) -> dict[str, Any] | None:
+def _acknowledged(known: Acknowledgement | None) -> AcknowledgementView | None:
     if known is None:
         return None
     until = None if known.until is None else rfc3339(known.until)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypedDict
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
-from agent.core.model import Link
+from agent.core.model import Link, LinkKind
 from agent.core.text.quantities import rfc3339
+from agent.status.json_schema import Count, LinkId, Time
 
 KEPT: Final = 2_000  # half a megabyte; an outage of a thousand links, and that it ended
 
@@ -110,7 +111,22 @@ class RecentTransitions:
         return list(self._kept)[len(self._kept) - missing :] if missing else []
 
 
-def transition_view(transition: Transition) -> dict[str, Any]:
+class TransitionView(TypedDict):
+    seq: Count
+    at: Time
+    link: LinkId
+    kind: LinkKind
+    vhost: str
+    name: str
+    upstream: str
+    upstream_cluster: str | None
+    status: Annotated[Status | None, "Null where the link is gone."]
+    previous: Annotated[Status | None, "Null where the link is new."]
+    reason: Reason
+    error: str | None
+
+
+def transition_view(transition: Transition) -> TransitionView:
     link = transition.link
     return {
         "seq": transition.seq,

@@ -161,7 +161,7 @@ class MessageRate:
         return max(0, total - first) / span
 
 
-class TransitionView(TypedDict):
+class StatusChangeView(TypedDict):
     at: Time
     status: Status
     reason: Reason
@@ -178,7 +178,7 @@ class SampleView(TypedDict):
 
 
 class HistoryView(TypedDict):
-    transitions: list[TransitionView]
+    transitions: list[StatusChangeView]
     samples: list[SampleView]
     range: Annotated[object, ("enum", tuple(Range))]
     step_seconds: Seconds

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
 from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import BoardEntry, Gauges
-from agent.status.views import ends, shown_destination, shown_uri
+from agent.status.json_schema import Count, LinkId
+from agent.status.views import LinkEnds, ends, shown_destination, shown_uri
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
     Status.RUNNING: "running",
@@ -36,6 +37,43 @@ NOT_DOWN: Final = frozenset({"running", "starting"})
 LINK_STATES: Final = ("starting", "running", "error", DOWN)
 SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+class NativeLink(LinkEnds):
+    node: str
+    type: Annotated[str, ("enum", ("exchange", "queue"))]
+    uri: str
+    vhost: str
+    upstream: str
+    id: LinkId
+    status: Annotated[str, ("enum", LINK_STATES)]
+    timestamp: str
+    error: NotRequired[str]
+
+
+class NativeShovel(TypedDict):
+    node: str
+    name: str
+    vhost: str
+    type: Literal["dynamic"]
+    state: Annotated[str, ("enum", (*SHOVEL_STATES, BLOCKED))]
+    timestamp: str
+    src_uri: str
+    dest_uri: str
+    src_protocol: Literal["amqp091"]
+    dest_protocol: Literal["amqp091"]
+    forwarded: Count
+    remaining: Literal["unlimited"] | Count
+    remaining_unacked: Literal["unlimited"] | Count
+    pending: Count
+    blocked_status: Annotated[object, ("enum", ("running", BLOCKED))]
+    reason: NotRequired[str]
+    src_queue: NotRequired[str]
+    src_exchange: NotRequired[str]
+    src_exchange_key: NotRequired[str]
+    dest_queue: NotRequired[str]
+    dest_exchange: NotRequired[str]
+    dest_exchange_key: NotRequired[str]
 
 
 def link_state(state: LinkState) -> str:

@@ -22,7 +22,7 @@ from agent.links import brokers, flow, quarantine
 from agent.management import client, elements, transport
 from agent.runtime.preflight import delivery
 from agent.runtime.replicas import replica
-from agent.status import history, peers
+from agent.status import fleet, history
 from agent.status.export import files, pump
 from tests.acceptance.command import ROOT
 
@@ -71,7 +71,7 @@ def row(what: str) -> str:
             [size(transport.MAX_LIST), f"{elements.MAX_OBJECTS:,} objects", f"{elements.MAX_VALUES:,} values"],
         ),
         ("problems that are reported at once", [f"{findings.MOST_PROBLEMS}"]),
-        ("`agent.peers`", [f"{settings.MOST_PEERS};", size(peers.MOST_BYTES), seconds(peers.PATIENCE)]),
+        ("`agent.peers`", [f"{settings.MOST_PEERS};", size(fleet.MOST_BYTES), seconds(fleet.PATIENCE)]),
         (
             "unacknowledged messages of a link",
             [f"`auto` {prefetch.MOST:,}", size(prefetch.BYTES_ON_THE_WAY)],

@@ -23,6 +23,7 @@ from agent.status import causes, fleet, metrics, native
 from agent.status.board import Board
 from agent.status.changes import transition_view
 from agent.status.entry import BoardEntry
+from agent.status.fleet import Peers
 from agent.status.history import Range
 from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
 from agent.status.http.clients import Connections
@@ -30,7 +31,6 @@ from agent.status.http.openapi import document
 from agent.status.http.scrape import form_of, scraped
 from agent.status.http.stream import tell_events
 from agent.status.http.turns import Turns
-from agent.status.peers import Peers
 from agent.status.views import history_view, link_view, overview
 
 ACTIONS: Final = ("restart", "pause", "resume")

@@ -15,6 +15,7 @@ from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
+from agent.status.fleet import Peers
 from agent.status.http.answers import refuse
 from agent.status.http.api import Acknowledge, Act, Api, DeleteShovel, PauseLink
 from agent.status.http.client import Connection
@@ -22,7 +23,6 @@ from agent.status.http.clients import Connections
 from agent.status.http.guard import Access, Guard
 from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
 from agent.status.page import serve
-from agent.status.peers import Peers
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 5.0
