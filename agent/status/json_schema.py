@@ -69,7 +69,7 @@ def _simple(of: Any, named: Mapping[Any, str]) -> Json:
         return {"$ref": f"#/components/schemas/{named[of]}"} if of in named else object_schema(of, named)
     if isinstance(of, type) and issubclass(of, StrEnum):
         return {"type": "string", "enum": [str(each) for each in of]}
-    return {} if of is object else {"type": _PLAIN[of]}
+    return {} if of in {Any, object} else {"type": _PLAIN[of]}
 
 
 def _any_of(schemas: list[Json]) -> Json:
