@@ -35,7 +35,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.waiting import OPTION, Waiting
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
-from agent.status.http.limits import raise_descriptor_limit
+from agent.status.http.connections import raise_descriptor_limit
 from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 

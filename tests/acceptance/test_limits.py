@@ -23,7 +23,7 @@ from agent.management import client, elements, transport
 from agent.runtime.preflight import delivery
 from agent.runtime.replicas import replica
 from agent.status import fleet, history
-from agent.status.export import files, pump
+from agent.status.export import exporter, files
 from tests.acceptance.command import ROOT
 
 PAGE: Final = (ROOT / "docs/limits.md").read_text()
@@ -107,7 +107,10 @@ def row(what: str) -> str:
         ),
         ("stopping the agent", [seconds(deadline.SECONDS), f"status {deadline.NOT_STOPPED}"]),
         ("events of a link that the agent remembers", [f"{history.TRANSITIONS}"]),
-        ("what waits for the export's disk", [size(pump.MOST_WAITING), f"samples {size(pump.MOST_SAMPLES_WAITING)}"]),
+        (
+            "what waits for the export's disk",
+            [size(exporter.MOST_WAITING), f"samples {size(exporter.MOST_SAMPLES_WAITING)}"],
+        ),
         ("a file of the export", [size(files.LARGEST)]),
         ("findings that `check` shows", [f"{check.MOST_SHOWN},", f"{check.MOST_IN_JSON:,} as JSON"]),
         ("links that `check --deliver` tries", [f"{delivery.MOST_TRIED}"]),

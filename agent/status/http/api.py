@@ -25,12 +25,10 @@ from agent.status.changes import transition_view
 from agent.status.entry import BoardEntry
 from agent.status.fleet import Peers
 from agent.status.history import Range
-from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
-from agent.status.http.clients import Connections
+from agent.status.http.connections import ClientConnections, ResponseLimit
 from agent.status.http.openapi import document
-from agent.status.http.scrape import form_of, scraped
-from agent.status.http.stream import tell_events
-from agent.status.http.turns import Turns
+from agent.status.http.responses import answer, answer_list, answer_text, compact, form_of, refuse, scraped, with_list
+from agent.status.http.stream import stream_events
 from agent.status.views import history_view, link_view, overview
 
 ACTIONS: Final = ("restart", "pause", "resume")
@@ -47,14 +45,14 @@ MOST_DIGITS: Final = 15
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 
 
-class Api:
+class HttpApi:
     """Reads one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
 
     def __init__(
         self,
         board: Board,
         act: Act,
-        connections: Connections,
+        connections: ClientConnections,
         *,
         delete_shovel: DeleteShovel,
         pause: PauseLink | None = None,
@@ -69,7 +67,7 @@ class Api:
         self._board = board
         self._act = act
         self._delete_shovel = delete_shovel
-        self._turns = Turns(connections)
+        self._limit = ResponseLimit(connections)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -119,14 +117,14 @@ class Api:
 
     async def _scrape(self, request: web.Request) -> web.Response:
         form = form_of(request, is_brief=self._histograms is Histograms.UPSTREAM)
-        async with self._turns.one():
+        async with self._limit.slot():
             return await scraped(request, form, await metrics.exposition(self._board, form))
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(overview(self._board))
 
     async def _causes(self, _: web.Request) -> web.Response:
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(await causes.summary(self._board))
 
     async def _ack(self, request: web.Request) -> web.Response:
@@ -134,7 +132,7 @@ class Api:
         cause_id, now = request.match_info["id"], self._board.clock()
         given = None if request.method == "DELETE" else await _body_of(request)
         until = None if given is None else _end_of(given, now)
-        async with self._turns.one():
+        async with self._limit.slot():
             links = await causes.links_of(self._board, cause_id)
             if not links:
                 return refuse(404, f"no cause has the id {cause_id[:64]!r}; GET /api/causes lists them")
@@ -151,32 +149,32 @@ class Api:
         return answer(next((each for each in shown if each["id"] == cause_id), None))
 
     async def _summary(self, _: web.Request) -> web.Response:
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(await fleet.summary(self._board))
 
     async def _fleet(self, _: web.Request) -> web.Response:
-        """Waits for peers without a turn: other large responses don't wait for them."""
+        """Waits for peers outside the limit: other large responses don't wait for them."""
         found = await self._peers.fleet()
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(found)
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await tell_events(request, self._board, self._turns)
+        return await stream_events(request, self._board, self._limit)
 
     async def _transitions(self, request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS):
             return refuse(400, "after has to be the number of a transition, `seq`")
-        async with self._turns.one():
+        async with self._limit.slot():
             found = in_slices(self._board.recent.after(int(after)))
             return await answer_list(transition_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
-        async with self._turns.one():
+        async with self._limit.slot():
             return await answer_list(link_view(self._board, entry) async for entry in in_slices(found))
 
     async def _link(self, request: web.Request) -> web.Response:
@@ -211,7 +209,7 @@ class Api:
             "notices_deletions": known.has_canary,
             "noticing_is_refused": known.canary_is_refused,
         }
-        async with self._turns.one():
+        async with self._limit.slot():
             groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
             text = await with_list(found, "bindings", groups)
         head = compact({"status": entry.state.status, "uris": uris})
@@ -238,17 +236,17 @@ class Api:
         return answer({"id": link_id}) if self._board.forget(link_id) else _no_link(link_id)
 
     def _native(self, views: Views) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def tell(request: web.Request) -> web.Response:
+        async def answer_native(request: web.Request) -> web.Response:
             vhost = request.match_info.get("vhost")
             known = self._board.vhosts
             if vhost is not None and known is not None and vhost not in known:
                 return refuse(
                     404, f"the downstream has no vhost {vhost[:64]!r}, or the agent's user has no access to it"
                 )
-            async with self._turns.one():
+            async with self._limit.slot():
                 return await answer_list(views(self._board, self._of_vhost(vhost)))
 
-        return tell
+        return answer_native
 
     async def _native_restart(self, request: web.Request) -> web.Response:
         link_id = request.match_info["id"]

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
-from agent.status.http.answers import refuse
+from agent.status.http.responses import refuse
 from agent.status.page.serve import is_page
 
 PROBES: Final = frozenset({"/livez", "/readyz"})

@@ -16,12 +16,16 @@ from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
 from agent.status.fleet import Peers
-from agent.status.http.answers import refuse
-from agent.status.http.api import Acknowledge, Act, Api, DeleteShovel, PauseLink
-from agent.status.http.client import Connection
-from agent.status.http.clients import Connections
+from agent.status.http.api import Acknowledge, Act, DeleteShovel, HttpApi, PauseLink
+from agent.status.http.connections import (
+    MOST_BODY,
+    ClientConnection,
+    ClientConnections,
+    descriptor_limit,
+    most_connections,
+)
 from agent.status.http.guard import Access, Guard
-from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
+from agent.status.http.responses import refuse
 from agent.status.page import serve
 from agent.tasks import GuardedTasks
 
@@ -54,8 +58,8 @@ class HttpServer:
         self._named = named
         self._board = board
         self._guard = guard or Guard(settings, token)
-        self.connections = Connections(clock, most_connections(descriptor_limit()))
-        self._api = Api(
+        self.connections = ClientConnections(clock, most_connections(descriptor_limit()))
+        self._api = HttpApi(
             board,
             act,
             self.connections,
@@ -93,10 +97,10 @@ class HttpServer:
             ) from error
         self._tasks.keep("watch HTTP connections", self.connections.watch)
 
-    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> Connection:
+    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> ClientConnection:
         if runner.server is None:
             raise ConnectionAbortedError("the agent is stopping")
-        return Connection(runner.server, self.connections, loop=loop)
+        return ClientConnection(runner.server, self.connections, loop=loop)
 
     async def stop(self) -> None:
         self._board.close()

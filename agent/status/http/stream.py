@@ -12,8 +12,8 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.changes import Feed
 from agent.status.entry import BoardEntry
-from agent.status.http.answers import compact
-from agent.status.http.turns import Turns
+from agent.status.http.connections import ResponseLimit
+from agent.status.http.responses import compact
 from agent.status.views import link_view, sample_view
 
 View = Callable[[Board, BoardEntry], Mapping[str, Any]]
@@ -25,14 +25,14 @@ STILL_HERE: Final = b": still here\n\n"
 HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.StreamResponse:
+async def stream_events(request: web.Request, board: Board, limit: ResponseLimit) -> web.StreamResponse:
     """Runs until the agent stops or the connection ends, also because the reader disconnects or reads too slowly."""
-    most = min(MOST_READERS, turns.most_connections // 2)
+    most = min(MOST_READERS, limit.most_connections // 2)
     if board.readers >= most:
         raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
     response = web.StreamResponse(headers=HEADERS)
     with board.feed() as feed:
-        async with turns.one():
+        async with limit.slot():
             links = _event("links", await _list(board, board, link_view))
         await response.prepare(request)
         if request.method == "HEAD":

@@ -13,8 +13,8 @@ from jsonschema.validators import validator_for
 from agent.amqp.data.splice import Counts
 from agent.status.board import Board
 from agent.status.entry import Gauges
-from agent.status.http.api import Api
-from agent.status.http.clients import Connections
+from agent.status.http.api import HttpApi
+from agent.status.http.connections import ClientConnections
 from agent.status.http.openapi import document
 from tests.unit.core.some_links import queue_link, shovel_link
 from tests.unit.status.serving import Serve
@@ -44,7 +44,9 @@ def schema_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_route_is_described_and_every_description_is_served() -> None:
-    routes = Api(Board(Clock(), "a"), lambda *_: None, Connections(Clock(), 16), delete_shovel=delete_nothing).routes()
+    routes = HttpApi(
+        Board(Clock(), "a"), lambda *_: None, ClientConnections(Clock(), 16), delete_shovel=delete_nothing
+    ).routes()
     served = {(route.path.removesuffix("/"), route.method.lower()) for route in routes}
     assert served == {(path, method) for path, method, _ in operations()}
 

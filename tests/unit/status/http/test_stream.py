@@ -18,7 +18,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
 from agent.status.entry import Gauges
 from agent.status.http import stream
-from agent.status.http.limits import PATIENCE
+from agent.status.http.connections import PATIENCE
 from agent.status.http.stream import HEARTBEAT
 from agent.status.views import link_view
 from tests.lab.waiting import eventually_async
