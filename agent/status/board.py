@@ -29,8 +29,8 @@ OnTransition = Callable[[BoardEntry, LinkState | None], None]
 
 @dataclass(frozen=True, slots=True)
 class InQuarantine:
-    """What waits beside the sources of all links; None while that isn't known, a lower bound where it isn't exact.
-    `unseen` is how many were put where nobody could look."""
+    """Messages that wait in the quarantines of all links; None while unknown, a lower bound unless exact. `unseen` were
+    put where the agent could not look."""
 
     messages: int | None = None
     is_exact: bool = False
@@ -64,7 +64,7 @@ class Board:
     on_transition: list[OnTransition] = field(default_factory=list)
     recent: RecentTransitions = field(default_factory=RecentTransitions)
     left: dict[tuple[LinkKind, str, str], Totals] = field(default_factory=dict)
-    """What links have counted that were removed since or made anew, by kind, vhost and upstream: sums never fall."""
+    """The counts of links that were removed or replaced, by kind, vhost and upstream: sums never fall."""
     _entries: dict[str, BoardEntry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
     _deleted: dict[str, LinkFacts] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Board:
             self._notify(Feed.change, link_id)
 
     def _learn_names(self, met: Iterable[tuple[AmqpUri, str]]) -> None:
-        """All links at an address whose cluster has another name now are sent again."""
+        """Remember the names of clusters; links at an address whose cluster has another name now are sent again."""
         renamed = {address_of(uri) for uri, cluster in met if self.clusters.learn(uri, cluster)}
         if renamed and self._feeds:
             for entry in self:
@@ -133,7 +133,7 @@ class Board:
             self._notify(Feed.remove, link_id)
 
     def object_deleted(self, link_id: str) -> None:
-        """A link whose exchange or queue goes while messages flow is trouble, although nothing is left that fails."""
+        """An exchange or queue that is deleted while messages flow is trouble, although nothing is left that fails."""
         entry, now = self._entries.get(link_id), self.clock()
         if entry is None or not was_flowing(entry.flowed_at(now), now):
             return
@@ -157,7 +157,7 @@ class Board:
         )
 
     def deleted(self) -> list[LinkFacts]:
-        """Those of the last hour that nobody has asked to forget."""
+        """Links of deleted exchanges and queues, of the last hour; without those that were to be forgotten."""
         now = self.clock()
         for link_id, each in self._deleted.items():
             if each.acknowledged is not None and each.acknowledged.is_over(now):
@@ -165,7 +165,7 @@ class Board:
         return [each for each in self._deleted.values() if now - each.since < FLOWING]
 
     def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
-        """Somebody knows of their trouble, or takes that back."""
+        """Acknowledge the trouble of links; None takes it back."""
         for link_id, known in links.items():
             if link_id in self._deleted:
                 self._deleted[link_id] = replace(self._deleted[link_id], acknowledged=known)
@@ -194,7 +194,7 @@ class Board:
         )
 
     def tick(self) -> None:
-        """All links that changed in this round were reported. The rate of one that stands still falls for seconds."""
+        """End a round: all links that changed were reported. The rate of one that stands still falls for seconds."""
         now = self.clock()
         for link_id in tuple(self._slowing):
             if link_id in self._entries:
@@ -242,12 +242,12 @@ class Board:
         return self.cluster or THIS_CLUSTER
 
     def source_of(self, link: Link, gauges: Gauges) -> Broker:
-        """The broker that it is connected to, or was last."""
+        """The broker that the link is connected to, or was last."""
         found = self._broker_at(_known(gauges.uri, link.uris), gauges.upstream_cluster)
         return found or Broker(link.upstream, is_known=False, is_downstream=False)
 
     def destination_of(self, link: Link, gauges: Gauges) -> Broker:
-        """A link that federates goes to the downstream."""
+        """The broker that messages go to: the downstream, but of some shovels."""
         connected = gauges.destination if isinstance(link, ShovelLink) else None
         return self._broker_at(_known(connected, _destinations(link)), None) or self._downstream()
 
@@ -255,7 +255,7 @@ class Board:
         return Broker(self.downstream_name, is_known=self.cluster is not None, is_downstream=True)
 
     def _broker_at(self, uris: tuple[AmqpUri, ...], reported: str | None) -> Broker | None:
-        """Of several addresses without a connection, those whose cluster is known count first."""
+        """The broker at these addresses; those whose cluster is known count first."""
         if not uris:
             return None
         known = self.clusters.name_of(uris) or reported

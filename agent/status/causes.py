@@ -70,15 +70,15 @@ class CauseView(TypedDict):
     acknowledged: Annotated[AcknowledgementView | None, "Who knows of it, if that is known of all its links."]
 
 
-class Causes(TypedDict):
+class CausesView(TypedDict):
     level: Level
     verdict: str
     waiting: WaitingView
     causes: list[CauseView]
 
 
-async def summary(board: Board) -> Causes:
-    """What is wrong, most important first, and one sentence about the whole."""
+async def summary(board: Board) -> CausesView:
+    """The causes, most important first, and one sentence about the whole."""
     now = board.clock()
     links = await _links(board, now)
     causes = list(causes_of(links, downstream=board.downstream_name))
@@ -94,7 +94,7 @@ async def summary(board: Board) -> Causes:
 
 
 async def links_of(board: Board, cause_id: str) -> list[LinkFacts]:
-    """Those of a cause; none where it is over."""
+    """The links of a cause; none where it is over."""
     links = await _links(board, board.clock())
     causes = causes_of(links, downstream=board.downstream_name)
     concerned = frozenset(link for cause in causes if cause.id == cause_id for link in cause.links)
@@ -106,7 +106,7 @@ async def _links(board: Board, now: float) -> list[LinkFacts]:
 
 
 async def advice_of(board: Board, entry: BoardEntry) -> str | None:
-    """What to do about one link; None where there is nothing to do."""
+    """Advice about one link; None where there is nothing to do."""
     now = board.clock()
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
@@ -119,7 +119,7 @@ async def advice_of(board: Board, entry: BoardEntry) -> str | None:
 
 
 async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Cause:
-    """With what the user needs for all links, where it lacks a permission."""
+    """The cause with advice for all its links, where a user lacks a permission."""
     missing = cause.failure
     if missing is None or missing.kind is not FailureKind.PERMISSION:
         return cause
@@ -136,7 +136,7 @@ def _is_denied(entry: BoardEntry) -> bool:
 
 
 async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
-    """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
+    """The permissions that the refused user needs in that vhost; downstream that user is the agent's own."""
     is_own = broker == board.downstream_name
     found: dict[Need, None] = {}
     async for entry in in_slices(board):

@@ -17,7 +17,7 @@ KEPT: Final = 2_000  # half a megabyte; an outage of a thousand links, and that 
 
 
 @dataclass(frozen=True, slots=True)
-class LinkChanges:
+class FeedChanges:
     """Ids of links; the sender reads the board at that time, so it sends the latest state."""
 
     gone: tuple[str, ...]
@@ -40,11 +40,11 @@ class Feed:
         self._wake.set()
 
     def move(self, link_id: str) -> None:
-        """Its counters changed; this is sent at the end of the round."""
+        """The link's counters changed; this is sent at the end of the round."""
         self._moved[link_id] = None
 
     def flush(self) -> None:
-        """Ends a round."""
+        """End a round."""
         if self._moved:
             self._wake.set()
 
@@ -62,9 +62,9 @@ class Feed:
     async def wait(self) -> None:
         await self._wake.wait()
 
-    def take(self) -> LinkChanges:
+    def take(self) -> FeedChanges:
         """Removed links come first: a link with the same id may exist again."""
-        changes = LinkChanges(tuple(self._gone), tuple(self._changed), tuple(self._moved))
+        changes = FeedChanges(tuple(self._gone), tuple(self._changed), tuple(self._moved))
         self._wake.clear()
         for pending in (self._gone, self._changed, self._moved):
             pending.clear()
@@ -85,7 +85,7 @@ class Transition(NamedTuple):
 
 
 class RecentTransitions:
-    """Those of all links together, also of links that are gone."""
+    """The last transitions of all links together, also of links that are gone."""
 
     def __init__(self) -> None:
         self._kept: deque[Transition] = deque(maxlen=KEPT)
@@ -106,7 +106,7 @@ class RecentTransitions:
         self._kept.append(Transition(self._seq, at, link, cluster, status, previous, reason, error))
 
     def after(self, seq: int) -> list[Transition]:
-        """Those with a greater number, oldest first. The numbers begin again with each process."""
+        """The transitions with a greater number, oldest first. The numbers begin again with each process."""
         missing = min(len(self._kept), self._seq - seq) if seq <= self._seq else len(self._kept)
         return list(self._kept)[len(self._kept) - missing :] if missing else []
 

@@ -1,4 +1,4 @@
-"""What the board knows of one link: its state, its numbers and its history.
+"""One link on the board: its state, its numbers and its history.
 
 The runner of a link writes them, through the board; views, metrics and the export read them.
 """
@@ -141,12 +141,12 @@ class BoardEntry:
 
     @property
     def reconnects(self) -> int:
-        """How often it lost its connections; repeated attempts aren't counted."""
+        """The number of times that it lost its connections; repeated attempts aren't counted."""
         return self.failures.total()
 
     @property
     def blocked_seconds(self) -> float:
-        """Total time that it was blocked, independent of changes of the wall clock."""
+        """Total time that it was blocked, independent of the wall clock."""
         lasting = self.monotonic() - self._blocked_at if self.state.status is Status.BLOCKED else 0.0
         return self._blocked_before + lasting
 
@@ -176,7 +176,7 @@ class BoardEntry:
         self._acknowledged = known
 
     def acknowledged(self, now: float) -> Acknowledgement | None:
-        """That somebody knows of its trouble, until the time for that is over or the link has run well for a minute."""
+        """The acknowledgement of its trouble, until its time is over or the link has run well for a minute."""
         known = self._acknowledged
         since = max(self.since, self.in_time_since)
         is_well = self.state.status is Status.RUNNING and self.critical_since is None and now - since >= STEADY
@@ -185,7 +185,7 @@ class BoardEntry:
         return self._acknowledged
 
     def _has_worked(self, now: float) -> bool:
-        """Whether its present run is more than an attempt: a link that is broken may open again and again."""
+        """True if its present run is more than an attempt: a link that is broken may open again and again."""
         is_first = self.ran_until is None
         return is_first or now - self.since >= STEADY or (self.last_confirm or 0.0) >= self.since
 
@@ -208,7 +208,7 @@ class BoardEntry:
             self._empty_at = now
 
     def note_lag(self, now: float) -> None:
-        """A link on which nothing moves has to be looked at, too: whoever reads its lag calls this before."""
+        """Update the lag. To be called before the lag is read: nothing else updates it while no message moves."""
         self.lag = NO_LAG
         limit = self.link.settings.lag_critical
         if limit is None:
@@ -241,7 +241,7 @@ class BoardEntry:
 
     @property
     def lag_is_critical(self) -> bool | None:
-        """When its lag was last noted; None without `lag-critical`."""
+        """As of the last `note_lag`; None without `lag-critical`."""
         return None if self.link.settings.lag_critical is None else self.critical_since is not None
 
     def rate(self, now: float) -> float:
@@ -251,11 +251,11 @@ class BoardEntry:
         return self.message_rate.rate(now, self.meter.forwarded) if can_publish else 0.0
 
     def flowed_at(self, now: float) -> float | None:
-        """When it last moved a message; what has moved since the last round is noted in the next."""
+        """The time of its last message, `now` for one since the last round; None before the first."""
         return self.last_confirm if self.meter.forwarded == self._confirmed else now
 
     def is_incident(self, now: float) -> bool:
-        """Whether messages flowed shortly before and don't now, or too slowly."""
+        """True if messages flowed shortly before and don't now, or too slowly."""
         flowed_at = self.flowed_at(now)
         if self.state.status in DOWN | DEGRADED:
             return was_flowing(flowed_at, began(self.since, self.ran_until))
@@ -263,7 +263,7 @@ class BoardEntry:
         return is_behind and was_flowing(flowed_at, self.critical_since or 0.0)
 
     def has_new_note(self) -> bool:
-        """Whether its note is another one than when this was asked last."""
+        """Return true if its note is another one than at the last call."""
         now = f"{self.gauges().note}{self.critical_since or ''}"
         before, self._note = self._note, now
         return now != before

@@ -59,7 +59,7 @@ class EdgeView(TypedDict):
     oldest_unconfirmed_seconds: Seconds
 
 
-class Summary(TypedDict):
+class AgentSummary(TypedDict):
     agent: str
     group: str
     cluster: str | None
@@ -76,12 +76,12 @@ class Summary(TypedDict):
 
 class AgentView(TypedDict):
     url: Annotated[str | None, "Of a peer, without its token; null for this agent."]
-    summary: Annotated[Summary | None, "The last one that came."]
+    summary: Annotated[AgentSummary | None, "The last one that came."]
     at: Annotated[Time | None, "When it came."]
     error: Annotated[str | None, "Why there is none of this moment."]
 
 
-class Fleet(TypedDict):
+class FleetView(TypedDict):
     agents: list[AgentView]
 
 
@@ -105,7 +105,7 @@ class FleetEdge:
         self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)
 
 
-async def summary(board: Board) -> Summary:
+async def summary(board: Board) -> AgentSummary:
     """This agent in short."""
     now = board.clock()
     edges: defaultdict[tuple[str, str], FleetEdge] = defaultdict(FleetEdge)
@@ -161,7 +161,7 @@ def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
 class PeerAnswer:
     """The last summary of a peer, and when it came; `error` is why there is no later one."""
 
-    summary: Summary | None = None
+    summary: AgentSummary | None = None
     at: float | None = None
     error: str = ""
 
@@ -181,7 +181,7 @@ class Peers:
         self._contexts: dict[HttpUrl, ssl.SSLContext] = {}
         self._asking = asyncio.Lock()
 
-    async def fleet(self) -> Fleet:
+    async def fleet(self) -> FleetView:
         """This agent first, then its peers in the order of the configuration."""
         urls = self._urls()
         async with self._asking:
@@ -243,7 +243,7 @@ def _each_once(known: Sequence[tuple[HttpUrl | None, PeerAnswer]]) -> Iterator[t
             yield url, answer
 
 
-async def _summary_of(session: aiohttp.ClientSession, url: HttpUrl, context: ssl.SSLContext | bool) -> Summary:
+async def _summary_of(session: aiohttp.ClientSession, url: HttpUrl, context: ssl.SSLContext | bool) -> AgentSummary:
     token = url.password.reveal()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     name = None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None
@@ -301,7 +301,7 @@ class UnusableAnswerError(Exception):
     """A peer's answer that can't be shown."""
 
 
-def checked(found: object) -> Summary:
+def checked(found: object) -> AgentSummary:
     """The summary of another agent, which may be anything: only what is known and bounded is passed on."""
     fields = _fields(found)
     level = _text(fields.get("level"))

@@ -250,7 +250,7 @@ def _step(sample: LinkSample) -> StepSample:
 
 
 def _growth(first: LinkSample, current: LinkSample) -> float | None:
-    """Of the backlog, by messages in a second."""
+    """Growth of the backlog, in messages a second."""
     span = current.at - first.at
     if first.backlog is None or current.backlog is None or span < LEAST:
         return None

@@ -177,7 +177,7 @@ def _stuck_labels(link: LinkFacts, upstream: str) -> tuple[str, ...]:
 
 
 def expiries(found: Iterable[Expiry], form: Form = USUAL) -> bytes:
-    """Of several with the same labels, such as those of interchangeable endpoints, the first to expire is shown."""
+    """The first to expire of those with the same labels, such as those of interchangeable endpoints."""
     first: dict[Metric, dict[str, float]] = {CERTIFICATE: {}, TOKEN: {}}
     for each in found:
         metric = TOKEN if each.what is What.JWT else CERTIFICATE

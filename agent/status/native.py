@@ -12,7 +12,7 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import BoardEntry, Gauges
 from agent.status.json_schema import Count, LinkId
-from agent.status.views import LinkEnds, ends, shown_destination, shown_uri
+from agent.status.views import EndsView, ends, shown_destination, shown_uri
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
     Status.RUNNING: "running",
@@ -39,7 +39,7 @@ SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
-class NativeLink(LinkEnds):
+class NativeLink(EndsView):
     node: str
     type: Annotated[str, ("enum", ("exchange", "queue"))]
     uri: str
@@ -144,7 +144,7 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
 
 
 def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
-    """Its two ends, by the keys of its definition with underscores."""
+    """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
     return {"dest_uri": shown_destination(link, gauges)} | {key.replace("-", "_"): keys[key] for key in keys}
 

@@ -18,7 +18,7 @@ from agent.status.history import HistoryView, Range
 from agent.status.json_schema import Count, LinkId, Seconds, Time
 
 
-class LinkEnds(TypedDict, total=False):
+class EndsView(TypedDict, total=False):
     exchange: str
     upstream_exchange: str
     queue: str
@@ -74,7 +74,7 @@ class _LinkIdentity(TypedDict):
     owner: str | None
 
 
-class LinkCounts(TypedDict):
+class CountsView(TypedDict):
     forwarded: Count
     bytes: Count
     redelivered: Count
@@ -92,7 +92,7 @@ class LinkCounts(TypedDict):
     last_confirm: Time | None
 
 
-class LinkView(_LinkIdentity, LinkCounts, LinkEnds):
+class LinkView(_LinkIdentity, CountsView, EndsView):
     reconnects: Count
     reason: Reason
     incident: Annotated[bool, "Messages flowed shortly before its trouble began, and don't now."]
@@ -166,7 +166,7 @@ def history_view(board: Board, entry: BoardEntry, span: Range = Range.QUARTER) -
     return entry.history.view(entry.look(board.clock()), span)
 
 
-def _counts(entry: BoardEntry, gauges: Gauges) -> LinkCounts:
+def _counts(entry: BoardEntry, gauges: Gauges) -> CountsView:
     meter = entry.meter
     return {
         "forwarded": meter.forwarded,
@@ -231,7 +231,7 @@ def shown_destination(link: ShovelLink, gauges: Gauges) -> str:
     return "" if uri is None else uri.safe
 
 
-def ends(link: Link, gauges: Gauges) -> LinkEnds:
+def ends(link: Link, gauges: Gauges) -> EndsView:
     match link:
         case ExchangeLink():
             return {"exchange": link.name, "upstream_exchange": link.remote_name}
@@ -253,7 +253,7 @@ class QuarantineView(TypedDict):
     quarantined: Annotated[Count, "Messages put there since the agent started."]
 
 
-class Overview(TypedDict):
+class AgentOverview(TypedDict):
     agent: str
     group: str
     cluster: str | None
@@ -274,7 +274,7 @@ class Overview(TypedDict):
     quarantine: QuarantineView
 
 
-def overview(board: Board) -> Overview:
+def overview(board: Board) -> AgentOverview:
     """The agent itself."""
     found = Counter(entry.state.status for entry in board)
     return {

@@ -68,7 +68,7 @@ class LinkFacts:
 
     @property
     def is_behind(self) -> bool:
-        """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
+        """True where no other trouble explains that it is behind. Its error then says why, where that is known."""
         has_other = self.recurs or self.status in DOWN | DEGRADED | _NOT_ACTIVE
         return self.behind_since is not None and not has_other
 
@@ -81,7 +81,7 @@ class LinkFacts:
 
     @property
     def blamed_since(self) -> float:
-        """Since when it has the trouble that it has now: it may have had others before without running meanwhile."""
+        """Start of its present trouble: it may have had others before without running meanwhile."""
         found = self.behind_since if self.is_behind else self.trouble_since
         return self.since if found is None else found
 
@@ -97,7 +97,7 @@ class LinkFacts:
 
 
 def began(since: float, ran_until: float | None) -> float:
-    """When the trouble of a link began that has its status `since` then: it may have had others since it ran."""
+    """Start of the trouble of a link that has its status since `since`: it may have had others since it ran."""
     return since if ran_until is None else min(since, ran_until)
 
 
@@ -106,7 +106,7 @@ def was_flowing(last_confirm: float | None, at: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingMessages:
     """Messages that wait; `is_exact` is false where the number is old, or unknown for some links."""
 
     messages: int
@@ -128,7 +128,7 @@ class Cause:
     links: tuple[str, ...]
     names: tuple[str, ...]  # of the few that have it for the shortest time
     were_flowing: int
-    waiting: Waiting
+    waiting: WaitingMessages
     error: str
     failure: Failure | None
     advice: str
@@ -150,7 +150,7 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
 def advice_for(
     link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str, needs: Sequence[Need] = ()
 ) -> str:
-    """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
+    """Advice of its cause, about its own error; empty where there is nothing to do. One command grants what the user
     lacks for all `others` of that cause, because a second one would take back what the first one granted."""
     if not link.needs_somebody and link.status is not Status.PAUSED:
         return ""
@@ -207,7 +207,7 @@ def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
-    """Which one its trouble is blamed on."""
+    """The broker that its trouble is blamed on."""
     return _broker(link, _side(link), downstream)
 
 
@@ -271,10 +271,10 @@ def _is_known(known: Acknowledgement, side: str, trouble: FailureKind) -> bool:
     return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {FailureKind.LOST})
 
 
-def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
+def waiting_of(links: Iterable[LinkFacts]) -> WaitingMessages:
     links = tuple(links)
     known = sum((link.waited_last or 0) if link.waiting is None else link.waiting for link in links)
-    return Waiting(known, all(link.waiting is not None for link in links))
+    return WaitingMessages(known, all(link.waiting is not None for link in links))
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, int, int, int, str]:

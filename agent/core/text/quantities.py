@@ -15,7 +15,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def waiting_text(messages: int, where: str = "", *, is_exact: bool) -> str:
-    """How many messages wait; not `is_exact` where that isn't known of some links, or not any more."""
+    """`at least 3 messages wait upstream`; exact where the number is known of all links, and still is."""
     there = f" {where}" if where else ""
     if messages:
         return f"{'' if is_exact else 'at least '}{counted(messages, 'message waits', 'messages wait')}{there}"

@@ -36,7 +36,7 @@ class ExportEvents:
         return self._line(EventType.AGENT, {"status": status, "interval": interval})
 
     def sample(self, entry: BoardEntry) -> ExportLine:
-        """Its reason is that of the last transition."""
+        """A regular sample; its reason is that of the last transition."""
         return self._line(EventType.SAMPLE, self._of_link(entry))
 
     def transition(self, entry: BoardEntry, previous: Status | None) -> ExportLine:

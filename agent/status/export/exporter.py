@@ -138,7 +138,7 @@ class WriterThread:
 
     @property
     def dropped(self) -> int:
-        """How many lines could not be kept."""
+        """The number of lines that were lost."""
         return self._refused + self._files.lost
 
     def start(self) -> None:

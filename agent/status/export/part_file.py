@@ -50,7 +50,7 @@ class PartFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the file was deleted, so that new lines would be lost."""
+        """True once the file was deleted, so that new lines would be lost."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def append(self, lines: Sequence[bytes]) -> None:

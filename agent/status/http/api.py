@@ -37,7 +37,7 @@ Act = Callable[[str, str], None]
 PauseLink = Callable[[str, Pause], None]
 """Link id, and who pauses it and why."""
 Acknowledge = Callable[[Mapping[str, Acknowledgement | None]], None]
-"""By link id: that somebody knows of its trouble, or None where that is taken back."""
+"""Acknowledgements by link id; None takes one back."""
 DeleteShovel = Callable[[str, str], Awaitable[str | None]]
 """Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
 Views = Callable[[Board, Iterable[BoardEntry]], AsyncIterator[dict[str, Any]]]
@@ -192,7 +192,7 @@ class HttpApi:
         )
 
     async def _bindings(self, request: web.Request) -> web.Response:
-        """What the link has bound upstream, which no broker can be asked for over AMQP."""
+        """The link's bindings upstream, which no broker can be asked for over AMQP."""
         link_id = request.match_info["id"]
         if link_id not in self._board:
             return _no_link(link_id)
@@ -295,7 +295,7 @@ async def _body_of(request: web.Request) -> Mapping[str, Any]:
 
 
 def _end_of(given: Mapping[str, Any], now: float) -> float | None:
-    """When an acknowledgement ends: `for` so many seconds, or with the trouble."""
+    """The end of an acknowledgement: `for` so many seconds, or None for the end of the trouble."""
     seconds = given.get("for")
     if seconds is None:
         return None

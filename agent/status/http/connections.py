@@ -42,12 +42,12 @@ log = structlog.get_logger()
 
 
 def most_connections(descriptors: int) -> int:
-    """How many HTTP connections may be open, given the process's limit of descriptors."""
+    """The number of HTTP connections that may be open, given the process's limit of descriptors."""
     return max(_FEWEST, min(_MOST, descriptors // _SHARE))
 
 
 def spare_connections(most: int) -> int:
-    """How many more may be open briefly while all are being served and none can be closed."""
+    """The number of further ones that may be open briefly while all are being served and none can be closed."""
     return most // 4
 
 
@@ -156,11 +156,11 @@ class ClientConnection(web.RequestHandler):
 
     @property
     def _waits(self) -> bool:
-        """Whether the client has to send a request; none is being handled."""
+        """True while no request is being handled: the client has to send one."""
         return self._waiter is not None and not self._waiter.done()
 
     def dispensable_since(self, now: float) -> float | None:
-        """Since when it could be closed in favour of another; None while it is being served."""
+        """The time since which it could be closed in favour of another; None while it is being served."""
         if self._closing is not None:
             return self._closing
         if self._stalled is not None:
@@ -216,7 +216,7 @@ class ClientConnections:
         self._open.discard(connection)
 
     def has_memory(self) -> bool:
-        """Whether one more response may be made; clients that read theirs too slowly are disconnected for it."""
+        """Return true if one more response may be made; clients that read theirs too slowly are disconnected for it."""
         now = self.clock()
         stalled = sorted(
             (since, id(each), each)

@@ -26,14 +26,14 @@ BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 
 
 class Access(Protocol):
-    """Who may ask what."""
+    """Decides on requests."""
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why the request is refused, or None."""
+        """The response that refuses the request, or None."""
 
 
 class ProbesOnly:
-    """For an agent that can't tell yet who may ask for more."""
+    """Answers probes only: for an agent whose configuration isn't valid yet."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -52,7 +52,7 @@ class Guard:
         self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why the request is refused, or None."""
+        """The response that refuses the request, or None."""
         if not _is_for_all(request.path) and not self._has_token(request):
             is_meant = self._is_meant(request)
             if self._needs_token(request, is_meant=is_meant):
@@ -85,9 +85,10 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
     def _is_meant(self, request: web.Request) -> bool:
-        """Whether a request without a token can't come from a foreign page by DNS rebinding. Beyond loopback everyone
-        may read under any name. A change needs a name that no one else can point to the agent, or the header of a
-        program and none that a browser sends.
+        """Return true where a request without a token can't come from a foreign page by DNS rebinding.
+
+        Beyond loopback everyone may read under any name. A change needs a name that no one else can point to the agent,
+        or the header of a program and none that a browser sends.
         """
         if not self._is_local and (request.method in LOOKING or _is_by_a_program(request)):
             return True

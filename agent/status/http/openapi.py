@@ -8,16 +8,16 @@ from typing import Annotated, Final, Literal, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import LETTERS
 from agent.core.status.acknowledgements import LONGEST
-from agent.status.causes import Causes, CauseView
+from agent.status.causes import CausesView, CauseView
 from agent.status.changes import TransitionView
-from agent.status.fleet import Fleet, Summary
+from agent.status.fleet import AgentSummary, FleetView
 from agent.status.history import Range
 from agent.status.json_schema import Count, Json, LinkId, object_schema, schema_of
 from agent.status.native import NativeLink, NativeShovel
-from agent.status.views import LinkView, LinkWithHistory, Overview
+from agent.status.views import AgentOverview, LinkView, LinkWithHistory
 
 
-class KnownBindings(TypedDict):
+class BindingsView(TypedDict):
     cluster: str | None
     vhost: str
     queue: str
@@ -28,10 +28,10 @@ class KnownBindings(TypedDict):
     bindings: list[Annotated[object, ("type", "array")]]
 
 
-class LinkBindings(TypedDict):
+class LinkBindingsView(TypedDict):
     status: Status
     uris: list[str]
-    known: Annotated[object, ("oneOf", ({"type": "null"}, object_schema(KnownBindings, {})))]
+    known: Annotated[object, ("oneOf", ({"type": "null"}, object_schema(BindingsView, {})))]
 
 
 class Error(TypedDict):
@@ -48,14 +48,14 @@ class Forgotten(TypedDict):
 
 NAMED: Final = {
     CauseView: "Cause",
-    Causes: "Causes",
+    CausesView: "Causes",
     Error: "Error",
-    Fleet: "Fleet",
-    Summary: "Summary",
+    FleetView: "Fleet",
+    AgentSummary: "Summary",
     Ok: "Ok",
-    Overview: "Overview",
+    AgentOverview: "Overview",
     LinkView: "Link",
-    LinkBindings: "LinkBindings",
+    LinkBindingsView: "LinkBindings",
     LinkWithHistory: "LinkWithHistory",
     TransitionView: "Transition",
     NativeLink: "NativeLink",
@@ -175,8 +175,8 @@ _OPERATIONS: Final = (
     ),
     _operation("GET /metrics", "metrics", "Metrics for Prometheus.", {"200": _plain("text/plain", "Text exposition.")}),
     _operation("GET /api/openapi.json", "describe", "This document.", _ok("OpenAPI 3.1.", dict[str, object])),
-    _operation("GET /api/overview", "overview", "The agent itself.", _ok("The agent.", Overview)),
-    _operation("GET /api/causes", "causes", "What is wrong, most important first.", _ok("Causes.", Causes)),
+    _operation("GET /api/overview", "overview", "The agent itself.", _ok("The agent.", AgentOverview)),
+    _operation("GET /api/causes", "causes", "What is wrong, most important first.", _ok("Causes.", CausesView)),
     _operation(
         "POST /api/causes/{id}/ack",
         "acknowledgeCause",
@@ -194,13 +194,13 @@ _OPERATIONS: Final = (
         "GET /api/summary",
         "summary",
         "This agent in short: the verdict, and its links by upstream cluster.",
-        _ok("The summary.", Summary),
+        _ok("The summary.", AgentSummary),
     ),
     _operation(
         "GET /api/fleet",
         "fleet",
         "The summaries of this agent and of those in `agent.peers`.",
-        _ok("The agents.", Fleet),
+        _ok("The agents.", FleetView),
     ),
     _operation("GET /api/links", "listLinks", "All links.", _ok("Links.", list[LinkView]), query="OfVhost"),
     _operation(
@@ -214,7 +214,7 @@ _OPERATIONS: Final = (
         "GET /api/links/{id}/bindings",
         "showBindings",
         "What one link has bound upstream, as routing keys and arguments with their AMQP tags.",
-        _ok("The bindings; null where they aren't known.", LinkBindings) | _NO_LINK,
+        _ok("The bindings; null where they aren't known.", LinkBindingsView) | _NO_LINK,
     ),
     _operation("POST /api/links/{id}/restart", "restartLink", "Connects anew; what stands upstream stays.", _LINK),
     _operation(

@@ -74,7 +74,7 @@ async def _compressed(pieces: Iterable[bytes]) -> bytes:
 
 
 def _weights(header: str) -> dict[str, float]:
-    """What a client accepts, in lower case, and how much it wants each: the highest of those given."""
+    """The values that a client accepts, in lower case, with the highest weight given to each."""
     found: dict[str, float] = {}
     for part in header[:_LONGEST].split(","):
         name, *parameters = (each.strip().lower() for each in part.split(";"))

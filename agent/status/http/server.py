@@ -53,7 +53,7 @@ class HttpServer:
         named: str = "agent.http.listen",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`guard` is what `settings` ask for, unless it is given. `named` is where the address is from."""
+        """`guard` is what `settings` ask for, unless it is given. `named` is the option that the address is from."""
         self._settings = settings
         self._named = named
         self._board = board
