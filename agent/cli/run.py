@@ -78,10 +78,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     server = HttpServer(
         settings.http,
         board,
-        supervisor.act,
-        delete_shovel=supervisor.delete_shovel,
-        pause=supervisor.pause,
-        acknowledge=supervisor.acknowledge,
+        supervisor,
         token=lambda: supervisor.configuration.settings.agent.http.token,
         peers=lambda: supervisor.configuration.settings.agent.peers,
     )

@@ -15,7 +15,7 @@ from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
-from agent.status.changes import Feed, RecentTransitions
+from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.clusters import Broker, Clusters, address_of
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
@@ -187,11 +187,9 @@ class Board:
     def _add_transition(
         self, entry: BoardEntry, status: Status | None, previous: Status | None, reason: Reason
     ) -> None:
-        cluster = entry.gauges().upstream_cluster
         error = entry.state.error if status is not None else ""
-        self.recent.add(
-            self.clock(), entry.link, cluster=cluster, status=status, previous=previous, reason=reason, error=error
-        )
+        cluster = entry.gauges().upstream_cluster
+        self.recent.add(Transition(self.clock(), entry.link, cluster, status, previous, reason, error))
 
     def tick(self) -> None:
         """End a round: all links that changed were reported. The rate of one that stands still falls for seconds."""

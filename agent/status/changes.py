@@ -74,7 +74,6 @@ class Feed:
 class Transition(NamedTuple):
     """`status` is None where the link is gone, `previous` where it is new."""
 
-    seq: int
     at: float
     link: Link
     cluster: str | None
@@ -82,6 +81,7 @@ class Transition(NamedTuple):
     previous: Status | None
     reason: Reason
     error: str
+    seq: int = 0
 
 
 class RecentTransitions:
@@ -91,19 +91,9 @@ class RecentTransitions:
         self._kept: deque[Transition] = deque(maxlen=KEPT)
         self._seq = 0
 
-    def add(
-        self,
-        at: float,
-        link: Link,
-        *,
-        cluster: str | None,
-        status: Status | None,
-        previous: Status | None,
-        reason: Reason,
-        error: str,
-    ) -> None:
+    def add(self, transition: Transition) -> None:
         self._seq += 1
-        self._kept.append(Transition(self._seq, at, link, cluster, status, previous, reason, error))
+        self._kept.append(transition._replace(seq=self._seq))
 
     def after(self, seq: int) -> list[Transition]:
         """The transitions with a greater number, oldest first. The numbers begin again with each process."""

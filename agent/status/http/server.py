@@ -16,7 +16,7 @@ from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
 from agent.status.fleet import Peers
-from agent.status.http.api import Acknowledge, Act, DeleteShovel, HttpApi, PauseLink
+from agent.status.http.api import HttpApi, LinkActions
 from agent.status.http.connections import (
     MOST_BODY,
     ClientConnection,
@@ -35,18 +35,14 @@ BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 
 class HttpServer:
-    """Serves one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one,
-    `token` and `peers` answer those that are configured now."""
+    """Serves one board, and passes actions on; `token` and `peers` return those that are configured now."""
 
     def __init__(
         self,
         settings: HttpSettings,
         board: Board,
-        act: Act,
+        actions: LinkActions,
         *,
-        delete_shovel: DeleteShovel,
-        pause: PauseLink | None = None,
-        acknowledge: Acknowledge | None = None,
         token: Callable[[], Secret | None] = lambda: None,
         peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
         guard: Access | None = None,
@@ -59,16 +55,7 @@ class HttpServer:
         self._board = board
         self._guard = guard or Guard(settings, token)
         self.connections = ClientConnections(clock, most_connections(descriptor_limit()))
-        self._api = HttpApi(
-            board,
-            act,
-            self.connections,
-            delete_shovel=delete_shovel,
-            pause=pause,
-            acknowledge=acknowledge,
-            histograms=settings.histograms,
-            peers=Peers(board, peers),
-        )
+        self._api = HttpApi(board, actions, self.connections, Peers(board, peers), settings.histograms)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._tasks = GuardedTasks(board.errors)

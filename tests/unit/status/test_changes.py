@@ -7,7 +7,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
 from agent.status.board import Board
-from agent.status.changes import KEPT, RecentTransitions, transition_view
+from agent.status.changes import KEPT, RecentTransitions, Transition, transition_view
 from agent.status.entry import Gauges
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
@@ -50,7 +50,7 @@ def test_what_is_kept_is_bounded() -> None:
     recent = RecentTransitions()
     tracemalloc.start()
     for at in range(3 * KEPT):
-        recent.add(float(at), LINK, cluster=None, status=Status.RUNNING, previous=None, reason=Reason.OPENED, error="")
+        recent.add(Transition(float(at), LINK, None, Status.RUNNING, None, Reason.OPENED, ""))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     found = recent.after(0)
