@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.check.permissions import Need
 from agent.core.links.critical import NO_LAG, LagDescription
@@ -136,11 +136,25 @@ class Cause:
     acknowledged: Acknowledgement | None = None
 
 
+class CauseKey(NamedTuple):
+    """Links with the same key have one cause. `account` is a user and a vhost, where a permission is missing."""
+
+    side: str  # empty for another broker: it is one cause, whether links come from there or go there
+    broker: str
+    kind: FailureKind
+    account: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        text = "\0".join((self.side, self.broker, self.kind, *self.account))
+        return sha256(text.encode(errors="replace")).hexdigest()[:8]
+
+
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
     """Ranked by whether nobody has acknowledged them, whether messages were flowing, whether links are connected and
     stand still, roughly how many links they stop (to a power of ten: what is new must not hide behind what somebody
     works on already), and how recent."""
-    found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
+    found: dict[CauseKey, list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.needs_somebody:
             found[_key(link, downstream)].append(link)
@@ -160,7 +174,7 @@ def advice_for(
 
 
 def _advice(
-    key: tuple[str, ...],
+    key: CauseKey,
     links: Sequence[LinkFacts],
     ids: Sequence[str],
     *,
@@ -170,8 +184,7 @@ def _advice(
 ) -> str:
     errors = [link.error for link in links]
     failures = [link.failure for link in links if link.failure is not None]
-    kind, broker = FailureKind(key[2]), key[1]
-    return advice(kind, broker, ids, errors=errors, failures=failures, needs=needs, lag=lag, vhosts=vhosts)
+    return advice(key.kind, key.broker, ids, errors=errors, failures=failures, needs=needs, lag=lag, vhosts=vhosts)
 
 
 def _held_up_in(links: Iterable[LinkFacts]) -> tuple[str, ...]:
@@ -198,12 +211,11 @@ def blamed(link: LinkFacts) -> tuple[str, FailureKind]:
     return _side(link), kind
 
 
-def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
-    """A broker is one cause, whether links come from there or go there."""
+def _key(link: LinkFacts, downstream: str) -> CauseKey:
     side, kind = blamed(link)
     is_about_user = kind is FailureKind.PERMISSION and link.failure is not None
-    whose = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
-    return side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, *whose
+    account = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
+    return CauseKey(side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, account)
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
@@ -230,8 +242,7 @@ def _side(link: LinkFacts) -> str:
     return _DOWNSTREAM if link.is_from_downstream else _UPSTREAM
 
 
-def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
-    known_side, broker = key[0], key[1]
+def _cause(key: CauseKey, members: Sequence[LinkFacts]) -> Cause:
     newest = sorted(members, key=lambda link: link.blamed_since, reverse=True)
     error = Counter(link.error for link in newest).most_common(1)[0][0]
     shown_first = sorted(newest, key=lambda link: link.error != error)
@@ -239,10 +250,10 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
-        id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
-        side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
-        broker=broker,
-        trouble=FailureKind(key[2]),
+        id=key.id,
+        side=key.side or (_UPSTREAM if comes_from_there else _DESTINATION),
+        broker=key.broker,
+        trouble=key.kind,
         since=min(link.blamed_since for link in members),
         links=links,
         names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in newest))[:MOST_NAMED],
