@@ -28,7 +28,7 @@ OnTransition = Callable[[BoardEntry, LinkState | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class InQuarantine:
+class QuarantineDepth:
     """Messages that wait in the quarantines of all links; None while unknown, a lower bound unless exact. `unseen` were
     put where the agent could not look."""
 
@@ -58,12 +58,12 @@ class Board:
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
-    in_quarantine: InQuarantine = InQuarantine()
+    quarantine_depth: QuarantineDepth = QuarantineDepth()
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
-    recent: RecentTransitions = field(default_factory=RecentTransitions)
-    left: dict[tuple[LinkKind, str, str], Totals] = field(default_factory=dict)
+    transitions: RecentTransitions = field(default_factory=RecentTransitions)
+    totals_of_removed: dict[tuple[LinkKind, str, str], Totals] = field(default_factory=dict)
     """The counts of links that were removed or replaced, by kind, vhost and upstream: sums never fall."""
     _entries: dict[str, BoardEntry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
@@ -137,7 +137,7 @@ class Board:
         entry, now = self._entries.get(link_id), self.clock()
         if entry is None or not was_flowing(entry.flowed_at(now), now):
             return
-        link, rate = entry.link, entry.history.flow(entry.look(now)).rate
+        link, rate = entry.link, entry.history.flow(entry.sample_at(now)).rate
         carried = f"it carried {rate:,.1f} messages a second" if rate else "messages came within the hour"
         while len(self._deleted) >= MOST_DELETED:
             self._deleted.pop(next(iter(self._deleted)))
@@ -180,16 +180,16 @@ class Board:
 
     def _keep_counts(self, entry: BoardEntry) -> None:
         of_upstream = entry.link.kind, entry.link.vhost, entry.link.upstream
-        if of_upstream not in self.left:
-            self.left[of_upstream] = Totals(entry.meter.transfer.bounds, entry.meter.binding_sync.bounds)
-        self.left[of_upstream].add(entry.meter)
+        if of_upstream not in self.totals_of_removed:
+            self.totals_of_removed[of_upstream] = Totals(entry.meter.transfer.bounds, entry.meter.binding_sync.bounds)
+        self.totals_of_removed[of_upstream].add(entry.meter)
 
     def _add_transition(
         self, entry: BoardEntry, status: Status | None, previous: Status | None, reason: Reason
     ) -> None:
         error = entry.state.error if status is not None else ""
         cluster = entry.gauges().upstream_cluster
-        self.recent.add(Transition(self.clock(), entry.link, cluster, status, previous, reason, error))
+        self.transitions.add(Transition(self.clock(), entry.link, cluster, status, previous, reason, error))
 
     def tick(self) -> None:
         """End a round: all links that changed were reported. The rate of one that stands still falls for seconds."""

@@ -197,7 +197,7 @@ class BoardEntry:
         self.note_backlog(now)
         self.note_lag(now)
         if self.history.is_due(now):
-            self.history.add_sample(self.look(now))
+            self.history.add_sample(self.sample_at(now))
 
     def note_backlog(self, now: float) -> None:
         """Remembers how many messages wait, for when that can't be known any more."""
@@ -221,7 +221,7 @@ class BoardEntry:
         self.note_backlog(now)
         gauges = self.gauges()
         backlog = self.backlog_last if gauges.backlog is None else gauges.backlog
-        flow = self.history.flow(self.look(now))
+        flow = self.history.flow(self.sample_at(now))
         if limit.seconds is not None:
             stuck = now - max(self._empty_at, self.last_confirm or 0.0)
             settings = self.link.settings
@@ -268,7 +268,7 @@ class BoardEntry:
         before, self._note = self._note, now
         return now != before
 
-    def look(self, now: float) -> LinkSample:
+    def sample_at(self, now: float) -> LinkSample:
         gauges = self.gauges()
         return LinkSample(
             now,

@@ -359,7 +359,7 @@ AGENT_METRICS: Final = (
         "federation_agent_quarantine_messages",
         GAUGE,
         "Messages that wait in the quarantines beside the sources of this agent's links; no value while unknown.",
-        read=lambda board: {} if (waiting := board.in_quarantine.messages) is None else {"": waiting},
+        read=lambda board: {} if (waiting := board.quarantine_depth.messages) is None else {"": waiting},
     ),
     AgentMetric(
         "federation_agent_public_url_info",

@@ -60,7 +60,7 @@ class UpstreamSums:
         self._sums: dict[str, defaultdict[str, float]] = {}
 
     def add_gone(self, board: Board) -> None:
-        for (kind, vhost, upstream), totals in board.left.items():
+        for (kind, vhost, upstream), totals in board.totals_of_removed.items():
             for metric in LINK_METRICS:
                 if metric.count is not None:
                     self.add((kind, vhost, "", upstream), metric, metric.count(totals))

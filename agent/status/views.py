@@ -163,7 +163,7 @@ def sample_view(board: Board, entry: BoardEntry) -> dict[str, Any]:
 
 def history_view(board: Board, entry: BoardEntry, span: Range = Range.QUARTER) -> HistoryView:
     """The recent history of a link, up to now."""
-    return entry.history.view(entry.look(board.clock()), span)
+    return entry.history.view(entry.sample_at(board.clock()), span)
 
 
 def _counts(entry: BoardEntry, gauges: Gauges) -> CountsView:
@@ -292,9 +292,9 @@ def overview(board: Board) -> AgentOverview:
         "now": rfc3339(board.clock()),
         "links": {status: found[status] for status in Status},
         "quarantine": {
-            "messages": board.in_quarantine.messages,
-            "is_exact": board.in_quarantine.is_exact,
-            "unseen": board.in_quarantine.unseen,
+            "messages": board.quarantine_depth.messages,
+            "is_exact": board.quarantine_depth.is_exact,
+            "unseen": board.quarantine_depth.unseen,
             "quarantined": sum(sum(entry.meter.quarantined.values()) for entry in board),
         },
     }

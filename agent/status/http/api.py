@@ -171,7 +171,7 @@ class HttpApi:
         if not (after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS):
             return refuse(400, "after has to be the number of a transition, `seq`")
         async with self._limit.slot():
-            found = in_slices(self._board.recent.after(int(after)))
+            found = in_slices(self._board.transitions.after(int(after)))
             return await answer_list(transition_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:

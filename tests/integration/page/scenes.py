@@ -73,7 +73,7 @@ def forwarding(served: Served, shown: Shown, hours: float) -> None:
             shown.counts.forwarded += 15
             shown.gauges.backlog = 5_000 if 7_200 <= ago < 7_300 else 10
             entry = served.board[shown.link.id]
-            entry.history.add_sample(entry.look(now - ago))
+            entry.history.add_sample(entry.sample_at(now - ago))
 
     served.do(record)
 

@@ -20,7 +20,7 @@ def board() -> Board:
 
 
 def told(made: Board, after: int = 0) -> list[tuple[str | None, str | None, str, str | None]]:
-    views = [transition_view(each) for each in made.recent.after(after)]
+    views = [transition_view(each) for each in made.transitions.after(after)]
     return [(each["previous"], each["status"], each["reason"], each["error"]) for each in views]
 
 
@@ -39,7 +39,7 @@ def test_changes_of_all_links_are_kept_also_of_one_that_is_gone() -> None:
     ]
     assert told(made, after=3) == told(made)[3:]
     assert told(made, after=4) == []
-    assert transition_view(made.recent.after(3)[0])["upstream_cluster"] == "far"
+    assert transition_view(made.transitions.after(3)[0])["upstream_cluster"] == "far"
 
 
 def test_a_number_of_another_process_brings_everything() -> None:
