@@ -79,7 +79,7 @@ class Gauges:
     """The current values of a link, without history; None means unknown."""
 
     in_flight: int = 0
-    unsettled: int = 0  # those, and what waits to be published again, set aside or given back
+    unsettled: int = 0  # those, and what waits to be published again, quarantined or given back
     bindings: int = 0
     prefetch: int = 0
     backlog: int | None = None

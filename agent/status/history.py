@@ -20,8 +20,8 @@ from agent.status.json_schema import Count, Seconds, Time
 TRANSITIONS: Final = 50
 WINDOW: Final = 900.0
 EVERY: Final = 15.0
-RECENT: Final = 60.0  # seconds that a rate is an average of
-LEAST: Final = 1.0  # of them; fewer say nothing
+_FLOW_WINDOW: Final = 60.0  # seconds that a flow is an average of
+_FLOW_LEAST: Final = 1.0  # of them; fewer say nothing
 _PACKED: Final = struct.Struct("<dQQIqf")
 _UNKNOWN: Final = -1
 _STEP_PACKED: Final = struct.Struct("<dQIf")
@@ -216,11 +216,11 @@ class History:
         first: LinkSample | None = None
         counted: LinkSample | None = None
         for values in reversed(self._samples):
-            if first is not None and current.at - values[0] > RECENT:
+            if first is not None and current.at - values[0] > _FLOW_WINDOW:
                 break
             first = _unpacked(values)
             counted = counted if first.backlog is None else first
-        if first is None or current.at - first.at < LEAST:
+        if first is None or current.at - first.at < _FLOW_LEAST:
             return Flow(0.0, None)
         rate = max(0, current.forwarded - first.forwarded) / (current.at - first.at)
         return Flow(rate, None if counted is None else _growth(counted, current))
@@ -252,7 +252,7 @@ def _step(sample: LinkSample) -> StepSample:
 def _growth(first: LinkSample, current: LinkSample) -> float | None:
     """Growth of the backlog, in messages a second."""
     span = current.at - first.at
-    if first.backlog is None or current.backlog is None or span < LEAST:
+    if first.backlog is None or current.backlog is None or span < _FLOW_LEAST:
         return None
     return (current.backlog - first.backlog) / span
 

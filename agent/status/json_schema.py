@@ -33,28 +33,24 @@ _PLAIN: Final[Mapping[Any, str]] = {str: "string", int: "integer", float: "numbe
 
 def schema_of(of: Any, named: Mapping[Any, str]) -> Json:
     """The schema of a type; one that is `named` is referred to by that name."""
-    arguments = get_args(of)
-    match get_origin(of):
-        case None:
-            return _simple(of, named)
-        case origin if origin is Annotated:
-            more = (("description", each) if isinstance(each, str) else each for each in arguments[1:])
-            keywords = {keyword: list(value) if isinstance(value, tuple) else value for keyword, value in more}
-            return schema_of(arguments[0], named) | keywords
-        case origin if origin is NotRequired:
-            return schema_of(arguments[0], named)
-        case origin if origin is Literal:
-            return {"const": arguments[0]} if len(arguments) == 1 else {"type": "string", "enum": list(arguments)}
-        case origin if origin in {Union, UnionType}:
-            return _any_of([schema_of(each, named) for each in arguments])
-        case origin if origin is list:
-            return {"type": "array", "items": schema_of(arguments[0], named)}
-        case _:
-            return {"type": "object"}
+    origin, arguments = get_origin(of), get_args(of)
+    if origin is Annotated:
+        more = (("description", each) if isinstance(each, str) else each for each in arguments[1:])
+        keywords = {keyword: list(value) if isinstance(value, tuple) else value for keyword, value in more}
+        return schema_of(arguments[0], named) | keywords
+    if origin is NotRequired:
+        return schema_of(arguments[0], named)
+    if origin is Literal:
+        return {"const": arguments[0]} if len(arguments) == 1 else {"type": "string", "enum": list(arguments)}
+    if origin in {Union, UnionType}:
+        return _any_of([schema_of(each, named) for each in arguments])
+    if origin is list:
+        return {"type": "array", "items": schema_of(arguments[0], named)}
+    return _simple(of, named) if origin is None else {"type": "object"}
 
 
 def object_schema(of: Any, named: Mapping[Any, str]) -> Json:
-    """That of a TypedDict, written out."""
+    """The schema of a TypedDict, written out."""
     hints = get_type_hints(of, include_extras=True)
     optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired} | of.__optional_keys__
     return {
