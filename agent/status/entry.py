@@ -269,15 +269,9 @@ class BoardEntry:
         return now != before
 
     def sample_at(self, now: float) -> LinkSample:
-        gauges = self.gauges()
-        return LinkSample(
-            now,
-            self.meter.forwarded,
-            self.meter.bytes,
-            gauges.in_flight,
-            gauges.backlog,
-            gauges.oldest_unconfirmed,
-        )
+        meter, gauges = self.meter, self.gauges()
+        messages = meter.forwarded, meter.bytes, gauges.in_flight, gauges.backlog
+        return LinkSample(now, *messages, gauges.oldest_unconfirmed)
 
 
 def _is_another_trouble(before: LinkState, after: LinkState) -> bool:

@@ -38,17 +38,20 @@ class MetricType(StrEnum):
     HISTOGRAM = "histogram"
 
 
-COUNTER, GAUGE, HISTOGRAM = MetricType
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
     """`labels` are those besides a link's own."""
 
     name: str
-    type: MetricType
     help: str
     labels: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> MetricType:
+        """Names and labels follow the conventions of Prometheus: only counters end with `_total`."""
+        if "le" in self.labels:
+            return MetricType.HISTOGRAM
+        return MetricType.COUNTER if self.name.endswith("_total") else MetricType.GAUGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,54 +155,42 @@ _DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not V
 
 STUCK: Final = Metric(
     "federation_agent_stuck_links",
-    GAUGE,
     "Links that are down, blocked or stalled, by the side that is the cause; no value where there are none.",
     labels=("side", "trouble", "vhost", "upstream"),
 )
 CERTIFICATE: Final = Metric(
     "federation_agent_certificate_expiry_timestamp_seconds",
-    GAUGE,
     "When a certificate of the agent or of a broker expires.",
     labels=("peer", "vhost", "upstream", "certificate"),
 )
 TOKEN: Final = Metric(
     "federation_agent_token_expiry_timestamp_seconds",
-    GAUGE,
     "When a password that is a JSON Web Token expires.",
     labels=("peer", "vhost", "upstream"),
 )
-INFO: Final = Metric("federation_agent_info", GAUGE, "This agent.", labels=("version", "agent", "group"))
+INFO: Final = Metric("federation_agent_info", "This agent.", labels=("version", "agent", "group"))
 LINK_METRICS: Final = (
     LinkMetric(
-        "federation_agent_link_state",
-        GAUGE,
-        "Whether the link is in a state.",
-        labels=("state",),
-        read=_states,
-        join=_any,
+        "federation_agent_link_state", "Whether the link is in a state.", labels=("state",), read=_states, join=_any
     ),
     LinkMetric(
         "federation_agent_forwarded_messages_total",
-        COUNTER,
         "Messages that the downstream has confirmed.",
         read=_one(lambda of: of.entry.meter.forwarded),
     ),
     LinkMetric(
         "federation_agent_forwarded_bytes_total",
-        COUNTER,
         "Bytes of the bodies of forwarded messages.",
         read=_one(lambda of: of.entry.meter.bytes),
     ),
     LinkMetric(
         "federation_agent_redelivered_messages_total",
-        COUNTER,
         "Forwarded messages that the upstream had delivered before.",
         count=lambda meter: (("", "", meter.redelivered),),
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
         "federation_agent_dropped_messages_total",
-        COUNTER,
         "Messages that were not forwarded.",
         count=_dropped,
         labels=("reason",),
@@ -207,14 +198,12 @@ LINK_METRICS: Final = (
     ),
     LinkMetric(
         "federation_agent_returned_messages_total",
-        COUNTER,
         "Forwarded messages that the downstream could not route to a queue.",
         count=lambda meter: (("", "", meter.returned),),
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
         "federation_agent_quarantined_messages_total",
-        COUNTER,
         "Messages that the downstream can't accept, moved to a quarantine upstream.",
         count=_quarantined,
         labels=("reason",),
@@ -222,7 +211,6 @@ LINK_METRICS: Final = (
     ),
     LinkMetric(
         "federation_agent_reconnects_total",
-        COUNTER,
         "How often the link lost its connections; attempts while it is down are not counted.",
         labels=("side", "reason"),
         read=_reconnects,
@@ -230,27 +218,23 @@ LINK_METRICS: Final = (
     ),
     LinkMetric(
         "federation_agent_blocked_seconds_total",
-        COUNTER,
         "For how long a broker has blocked the link.",
         read=_one(lambda of: round(of.entry.blocked_seconds, 3)),
         brief=Brief.COUNTED,
     ),
     LinkMetric(
         "federation_agent_in_flight_messages",
-        GAUGE,
         "Messages published and not confirmed yet.",
         read=_one(lambda of: of.gauges.in_flight),
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
         "federation_agent_backlog_messages",
-        GAUGE,
         "Messages that wait upstream or in the agent; no value while unknown.",
         read=_one(lambda of: of.gauges.backlog),
     ),
     LinkMetric(
         "federation_agent_oldest_unconfirmed_seconds",
-        GAUGE,
         "For how long the oldest message waits for its confirm, be it in flight, or refused and tried again.",
         read=_one(lambda of: round(of.gauges.oldest_unconfirmed, 3)),
         join=max,
@@ -258,56 +242,48 @@ LINK_METRICS: Final = (
     ),
     LinkMetric(
         "federation_agent_lag_seconds",
-        GAUGE,
         "Seconds that the last probe took through the link, or that the next one waits; no value without probes.",
         read=_one(lambda of: of.gauges.lag),
         join=max,
     ),
     LinkMetric(
         "federation_agent_behind_seconds",
-        GAUGE,
         "Estimate of how long a message waits that arrives now; only for links with a time as `lag-critical`.",
         read=_one(lambda of: of.entry.behind),
         join=max,
     ),
     LinkMetric(
         "federation_agent_lag_critical_seconds",
-        GAUGE,
         "The time in `lag-critical` of the link.",
         read=_one(lambda of: limit.seconds if (limit := of.entry.link.settings.lag_critical) else None),
         join=min,
     ),
     LinkMetric(
         "federation_agent_lag_critical_messages",
-        GAUGE,
         "The number of messages in `lag-critical` of the link.",
         read=_one(lambda of: limit.messages if (limit := of.entry.link.settings.lag_critical) else None),
         join=min,
     ),
     LinkMetric(
         "federation_agent_last_confirm_timestamp_seconds",
-        GAUGE,
         "When the downstream last confirmed a message; no value before the first.",
         read=_one(lambda of: None if (at := of.entry.last_confirm) is None else round(at, 3)),
         join=max,
     ),
     LinkMetric(
         "federation_agent_prefetch",
-        GAUGE,
         "Messages that the upstream may deliver without acknowledgement.",
         read=_one(lambda of: of.gauges.prefetch),
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
         "federation_agent_bindings",
-        GAUGE,
         "Grouped bindings that exist upstream.",
         read=_one(lambda of: of.gauges.bindings),
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
         "federation_agent_transfer_seconds",
-        HISTOGRAM,
         "Time from a message's delivery to its confirm.",
         count=_buckets(lambda meter: meter.transfer),
         labels=("le",),
@@ -315,7 +291,6 @@ LINK_METRICS: Final = (
     ),
     LinkMetric(
         "federation_agent_binding_sync_seconds",
-        HISTOGRAM,
         "Time from a change of bindings until it takes effect upstream.",
         count=_buckets(lambda meter: meter.binding_sync),
         labels=("le",),
@@ -333,70 +308,59 @@ def _by_status(board: Board, *, shovels: bool) -> dict[str, float]:
 AGENT_METRICS: Final = (
     AgentMetric(
         "federation_agent_config_reload_success",
-        GAUGE,
         "Whether all definitions are in force.",
         read=lambda board: {"": int(not board.problems)},
     ),
     AgentMetric(
         "federation_agent_config_reload_timestamp_seconds",
-        GAUGE,
         "When all definitions were last read and put in force.",
         read=lambda board: {"": board.reloaded_at},
     ),
     AgentMetric(
         "federation_agent_config_refusals_total",
-        COUNTER,
         "Definitions that were refused.",
         read=lambda board: {"": board.refusals},
     ),
     AgentMetric(
         "federation_agent_definitions_not_run",
-        GAUGE,
         "Definitions that are valid and that the agent does nothing with.",
         read=lambda board: {"": len(board.not_run)},
     ),
     AgentMetric(
         "federation_agent_quarantine_messages",
-        GAUGE,
         "Messages that wait in the quarantines beside the sources of this agent's links; no value while unknown.",
         read=lambda board: {} if (waiting := board.quarantine_depth.messages) is None else {"": waiting},
     ),
     AgentMetric(
         "federation_agent_public_url_info",
-        GAUGE,
         "Where browsers reach the page, where agent.http.public-url says so.",
         labels=("url",),
         read=lambda board: {labelled({"url": board.public_url}): 1} if board.public_url else {},
     ),
     AgentMetric(
         "federation_agent_ready",
-        GAUGE,
         "Whether definitions were read and links follow them.",
         read=lambda board: {"": int(board.ready)},
     ),
     AgentMetric(
         "federation_agent_export_dropped_events_total",
-        COUNTER,
         "Events that the status export dropped.",
         read=lambda board: {"": board.export_dropped},
     ),
     AgentMetric(
         "federation_agent_unexpected_errors_total",
-        COUNTER,
         "Errors that the agent did not expect, by the task in which they happened.",
         labels=("task",),
         read=lambda board: {labelled({"task": task}): count for task, count in board.errors.counts.items()},
     ),
     AgentMetric(
         "rabbitmq_federation_links",
-        GAUGE,
         "Federation links by status, as the native plugin counts.",
         labels=("status",),
         read=lambda board: _by_status(board, shovels=False),
     ),
     AgentMetric(
         "rabbitmq_shovel_dynamic",
-        GAUGE,
         "Shovels by status, as the native plugin counts.",
         labels=("status",),
         read=lambda board: _by_status(board, shovels=True),
