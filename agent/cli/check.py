@@ -17,7 +17,7 @@ from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 

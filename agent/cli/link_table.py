@@ -18,9 +18,8 @@ import typer
 from agent.cli.link_names import name_of
 from agent.cli.options import Sort
 from agent.cli.output import Ready
-from agent.core.text.counts import counted, waiting_text
-from agent.core.text.durations import age
 from agent.core.text.printable import printable
+from agent.core.text.quantities import age, counted, waiting_text
 
 Link = Mapping[str, Any]
 

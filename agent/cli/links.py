@@ -19,9 +19,8 @@ from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError, myself
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import DELETED
-from agent.core.text.counts import counted
-from agent.core.text.durations import age, in_full, in_words
 from agent.core.text.printable import printable
+from agent.core.text.quantities import age, counted, in_full, in_words
 from agent.core.text.suggest import did_you_mean
 from agent.errors import UnknownLinkError, UsageError
 

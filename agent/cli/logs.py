@@ -6,7 +6,8 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TextIO
 
@@ -17,7 +18,6 @@ from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from agent.core.settings import LogFormat, LogSettings
 from agent.core.text.printable import printable
-from agent.core.text.repeats import Repeats
 
 FEW: Final = 10
 PERIOD: Final = 300.0
@@ -72,6 +72,45 @@ def _in_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
     return {"timestamp": event.pop("timestamp"), "level": event.pop("level"), "event": event.pop("event"), **event}
 
 
+@dataclass(slots=True)
+class _Record:
+    since: float
+    times: int = 1
+    suppressed: int = 0
+
+
+class Repeats:
+    """A record is logged a few times, and then at intervals, with the number since it was last logged. One that didn't
+    occur for that long counts as new.
+    """
+
+    def __init__(self, *, few: int, period: float, most: int) -> None:
+        self._few = few
+        self._period = period
+        self._most = most
+        self._records: dict[Hashable, _Record] = {}
+
+    def count(self, what: Hashable, now: float) -> int | None:
+        """The number of suppressed repeats if it is to be logged now; None otherwise."""
+        known = self._records.get(what)
+        if known is not None and now - known.since < self._period:
+            if known.times < self._few:
+                known.times += 1
+                return 0
+            known.suppressed += 1
+            return None
+        suppressed = known.suppressed if known else 0
+        self._remember(what, _Record(now, times=self._few if suppressed else 1))
+        return suppressed
+
+    def _remember(self, what: Hashable, record: _Record) -> None:
+        """Drops the oldest: memory must not grow with what a peer sends."""
+        self._records.pop(what, None)
+        self._records[what] = record
+        if len(self._records) > self._most:
+            del self._records[next(iter(self._records))]
+
+
 class RepeatsDropped:
     """Drops repeated records, and logs their number as `repeated` every few minutes."""
 
@@ -80,10 +119,10 @@ class RepeatsDropped:
         self._repeats = Repeats(few=FEW, period=PERIOD, most=MOST)
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        repeated = self._repeats.hear(_fingerprint(event), self._clock())
-        if repeated is None:
+        suppressed = self._repeats.count(_fingerprint(event), self._clock())
+        if suppressed is None:
             raise structlog.DropEvent
-        return {**event, "repeated": repeated} if repeated else event
+        return {**event, "repeated": suppressed} if suppressed else event
 
 
 def _fingerprint(event: EventDict) -> bytes:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.errors import CannotStartError, UsageError
 from agent.pipeline.options import OptionError, parse
 

@@ -35,7 +35,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.waiting import OPTION, Waiting
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
-from agent.status.http.limits import raise_descriptor_limit
+from agent.status.http.connections import raise_descriptor_limit
 from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 
@@ -73,10 +73,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     server = HttpServer(
         settings.http,
         board,
-        supervisor.act,
-        delete_shovel=supervisor.delete_shovel,
-        pause=supervisor.pause,
-        acknowledge=supervisor.acknowledge,
+        supervisor,
         token=lambda: supervisor.configuration.settings.agent.http.token,
         peers=lambda: supervisor.configuration.settings.agent.peers,
     )

@@ -16,7 +16,7 @@ from agent.core.rules import quarantine
 from agent.errors import BrokerError
 from agent.links.ends import End
 from agent.slices import in_slices
-from agent.status.board import Board, InQuarantine
+from agent.status.board import Board, QuarantineDepth
 
 TASK: Final = "look into quarantines"
 EVERY: Final = 10.0  # seconds
@@ -104,7 +104,7 @@ class QuarantineDepths:
             if open_ones and known.is_due(open_ones, together):
                 due.append(self._look_at(known, open_ones, together))
         await asyncio.gather(*due)
-        self._board.in_quarantine = self._together(put)
+        self._board.quarantine_depth = self._together(put)
 
     async def _look_at(self, known: _PlaceState, connections: Collection[Connection], put: int) -> None:
         """On the first connection whose user may look. Where none can be asked, what was known last is the best there
@@ -124,12 +124,12 @@ class QuarantineDepths:
         if len(failed) < len(connections):
             known.put, known.asked = put, frozenset(connections) - failed
 
-    def _together(self, put: Mapping[End, int]) -> InQuarantine:
+    def _together(self, put: Mapping[End, int]) -> QuarantineDepth:
         """Several ends of links may be one place."""
         found = {place: known.found for place, known in self._looks.items() if known.found is not None}
         unseen = [count for source, count in put.items() if self._places.get(source) not in found]
         messages = sum(found.values()) if found or not unseen else None
-        return InQuarantine(messages, is_exact=not unseen, unseen=sum(unseen))
+        return QuarantineDepth(messages, is_exact=not unseen, unseen=sum(unseen))
 
 
 def _place(connection: Connection) -> Place:

@@ -27,7 +27,7 @@ from agent.links.kind import Removing, RunnableLink
 from agent.links.registry import Kinds
 from agent.runtime.session_runner import IdleBacklog, SessionRunner
 from agent.runtime.upstream_counters import CountedVhost
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from agent.tasks import GuardedTasks
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
+from agent.core.links.lifecycle import Pause
 from agent.core.settings import HttpSettings
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.whole_files import signature
 from agent.errors import ConfigurationError
 from agent.runtime.problems import texts
@@ -58,8 +60,7 @@ class Waiting:
         return HttpServer(
             self._address,
             self._board,
-            lambda _id, _action: None,  # there are no links
-            delete_shovel=_delete_nothing,
+            _NoLinks(),
             guard=None if is_local else ProbesOnly(f"{NOTHING_YET}: its log says what is wrong"),
             named=OPTION,
         )
@@ -102,5 +103,14 @@ async def _set(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _delete_nothing(_vhost: str, _name: str) -> str:
-    return NOTHING_YET
+class _NoLinks:
+    """There are no links to act on."""
+
+    def act(self, _link_id: str, _action: str) -> None: ...
+
+    def pause(self, _link_id: str, _pause: Pause) -> None: ...
+
+    def acknowledge(self, _links: Mapping[str, Acknowledgement | None]) -> None: ...
+
+    async def delete_shovel(self, _vhost: str, _name: str) -> str:
+        return NOTHING_YET

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Level, Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
 from agent.core.permissions import Need, needs_of, needs_of_agent
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import advice
+from agent.core.status.advice import CAUSES, advice
 from agent.core.status.causes import (
     DOWN,
+    SIDES,
     Cause,
     LinkFacts,
     advice_for,
@@ -25,22 +26,62 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, Gauges, destination_of, name_of_downstream, shown_failure, source_of
+from agent.status.board import Board
 from agent.status.clusters import Broker
-from agent.status.times import rfc3339
+from agent.status.entry import BoardEntry, Gauges
+from agent.status.json_schema import Count, LinkId, Time
+from agent.status.views import FailureView, ShownFailure, failure_view
 
 DEFAULT_VHOST: Final = "/"
 MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
 
-async def summary(board: Board) -> dict[str, Any]:
-    """What is wrong, most important first, and one sentence about the whole."""
+class WaitingView(TypedDict):
+    messages: Count
+    is_exact: bool
+
+
+class AcknowledgementView(TypedDict):
+    by: str
+    at: Time
+    reason: str
+    until: Time | None
+    text: str
+
+
+class CauseView(TypedDict):
+    id: Annotated[LinkId, "The same as long as it lasts and its broker is called the same."]
+    side: Annotated[str, ("enum", SIDES)]
+    broker: str
+    trouble: Annotated[FailureKind, ("enum", CAUSES)]
+    headline: str
+    since: Time
+    links: list[LinkId]
+    names: list[str]
+    were_flowing: Count
+    waiting: WaitingView
+    error: str
+    failure: ShownFailure
+    advice: str
+    acknowledged: Annotated[AcknowledgementView | None, "Who knows of it, if that is known of all its links."]
+
+
+class CausesView(TypedDict):
+    level: Level
+    verdict: str
+    waiting: WaitingView
+    causes: list[CauseView]
+
+
+async def summary(board: Board) -> CausesView:
+    """The causes, most important first, and one sentence about the whole."""
     now = board.clock()
     links = await _links(board, now)
-    causes = list(causes_of(links, downstream=name_of_downstream(board)))
+    causes = list(causes_of(links, downstream=board.downstream_name))
     for at, cause in enumerate(causes[:MOST_EXACT]):
         causes[at] = await _exactly(board, cause, links)
     waiting = waiting_of(links)
@@ -53,9 +94,9 @@ async def summary(board: Board) -> dict[str, Any]:
 
 
 async def links_of(board: Board, cause_id: str) -> list[LinkFacts]:
-    """Those of a cause; none where it is over."""
+    """The links of a cause; none where it is over."""
     links = await _links(board, board.clock())
-    causes = causes_of(links, downstream=name_of_downstream(board))
+    causes = causes_of(links, downstream=board.downstream_name)
     concerned = frozenset(link for cause in causes if cause.id == cause_id for link in cause.links)
     return [link for link in links if link.id in concerned]
 
@@ -64,13 +105,13 @@ async def _links(board: Board, now: float) -> list[LinkFacts]:
     return [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
 
 
-async def advice_of(board: Board, entry: Entry) -> str | None:
-    """What to do about one link; None where there is nothing to do."""
+async def advice_of(board: Board, entry: BoardEntry) -> str | None:
+    """Advice about one link; None where there is nothing to do."""
     now = board.clock()
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
     needs: list[Need] = []
-    missing, downstream = link.failure, name_of_downstream(board)
+    missing, downstream = link.failure, board.downstream_name
     if missing is not None and missing.kind is FailureKind.PERMISSION:  # no other advice depends on other links
         others = [facts(board, each, now) async for each in in_slices(board) if _is_denied(each) and each is not entry]
         needs = await _needs(board, missing, broker_of(link, downstream=downstream))
@@ -78,7 +119,7 @@ async def advice_of(board: Board, entry: Entry) -> str | None:
 
 
 async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Cause:
-    """With what the user needs for all links, where it lacks a permission."""
+    """The cause with advice for all its links, where a user lacks a permission."""
     missing = cause.failure
     if missing is None or missing.kind is not FailureKind.PERMISSION:
         return cause
@@ -89,14 +130,14 @@ async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Ca
     return replace(cause, advice=exact)
 
 
-def _is_denied(entry: Entry) -> bool:
+def _is_denied(entry: BoardEntry) -> bool:
     failure = entry.state.failure
     return failure is not None and failure.kind is FailureKind.PERMISSION
 
 
 async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
-    """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
-    is_own = broker == name_of_downstream(board)
+    """The permissions that the refused user needs in that vhost; downstream that user is the agent's own."""
+    is_own = broker == board.downstream_name
     found: dict[Need, None] = {}
     async for entry in in_slices(board):
         link, gauges = entry.link, entry.gauges()
@@ -104,10 +145,10 @@ async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
             link, source_vhost=missing.vhost, cluster=board.cluster or "", source_asks=False, destination_asks=False
         )
         default = DEFAULT_VHOST if isinstance(link, ShovelLink) else link.vhost
-        if source_of(board, link, gauges).name == broker and _names_account(link.uris, missing, default):
+        if board.source_of(link, gauges).name == broker and _names_account(link.uris, missing, default):
             found |= dict.fromkeys(ends.source)
         if isinstance(link, ShovelLink):
-            is_there = destination_of(board, link, gauges).name == broker
+            is_there = board.destination_of(link, gauges).name == broker
             goes_there = is_there and _names_account(link.shovel.destination_uris, missing, default)
         else:
             goes_there = is_own and link.vhost == missing.vhost
@@ -123,13 +164,13 @@ def _names_account(uris: Iterable[AmqpUri], missing: Failure, default_vhost: str
     )
 
 
-def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
+def facts(board: Board, entry: BoardEntry, now: float) -> LinkFacts:
     since = (entry.state.pause.at or entry.since) if entry.state.status is Status.PAUSED else entry.since
     entry.note_lag(now)
     gauges = entry.gauges()
-    source, destination = source_of(board, entry.link, gauges), destination_of(board, entry.link, gauges)
-    recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
-    trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
+    source, destination = board.source_of(entry.link, gauges), board.destination_of(entry.link, gauges)
+    recurring = entry.outages.recurring(now) if entry.state.status in _COMING_BACK else None
+    trouble_since = entry.outages.since(now) if recurring is None else recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
         confirmed = max(entry.flowed_at(now) or 0.0, now - gauges.oldest_unconfirmed)
         trouble_since = min(trouble_since, confirmed)  # it is stalled only after some time
@@ -168,7 +209,7 @@ def _destination_vhost(link: Link, gauges: Gauges) -> str:
     return (gauges.destination or link.shovel.destination_uris[0]).vhost(DEFAULT_VHOST)
 
 
-def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
+def _view(cause: Cause, total: int, now: float) -> CauseView:
     return {
         "id": cause.id,
         "side": cause.side,
@@ -187,13 +228,13 @@ def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
     }
 
 
-def _failure(cause: Cause) -> dict[str, str | None] | None:
+def _failure(cause: Cause) -> FailureView | None:
     broker = Broker(cause.broker, is_known=True, is_downstream=False)
-    found = shown_failure(cause.failure, source=broker, destination=broker)
-    return None if found is None else found | {"side": cause.side}
+    found = failure_view(cause.failure, source=broker, destination=broker)
+    return None if found is None else {**found, "side": cause.side}
 
 
-def _acknowledged(known: Acknowledgement | None) -> dict[str, Any] | None:
+def _acknowledged(known: Acknowledgement | None) -> AcknowledgementView | None:
     if known is None:
         return None
     until = None if known.until is None else rfc3339(known.until)

@@ -1,4 +1,4 @@
-"""What the clusters at addresses are called: links that never connected don't know it, and others do."""
+"""Names of clusters by address: a link that never connected learns the name from those that did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def address_of(uri: AmqpUri) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """As operators know it: by its cluster's name where that is known, else by its address."""
+    """A broker as operators know it: by its cluster's name where that is known, else by its address."""
 
     name: str
     is_known: bool  # by its cluster's name
@@ -34,7 +34,7 @@ class Clusters:
     _names: dict[Address, str] = field(default_factory=dict)
 
     def learn(self, uri: AmqpUri, cluster: str) -> bool:
-        """Whether that is another name than before."""
+        """Return true if that is another name than before."""
         address = address_of(uri)
         before = self._names.pop(address, None)
         self._names[address] = cluster
@@ -43,7 +43,7 @@ class Clusters:
         return before != cluster
 
     def name_of(self, uris: Iterable[AmqpUri]) -> str | None:
-        """The first that is known."""
+        """The first name that is known."""
         return next((name for uri in uris if (name := self._names.get(address_of(uri))) is not None), None)
 
     def is_downstream(self, uri: AmqpUri) -> bool:

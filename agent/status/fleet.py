@@ -1,24 +1,92 @@
-"""This agent in short, for a page that shows several: `/api/summary`."""
+"""This agent in short, `/api/summary`, and with the agents in `agent.peers`: `/api/fleet`.
+
+The agent asks its peers, not the browser: so the page speaks to one address, tokens of other agents stay here, and
+nothing has to be allowed for other sites. Each is asked when somebody looks, with a deadline for a bounded answer, and
+at most every few seconds.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import ssl
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
-from agent.core.links.lifecycle import Status
+import aiohttp
+
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.links.lifecycle import Level, Status
 from agent.core.status.causes import causes_of, level_of, verdict
+from agent.core.text.quantities import rfc3339
+from agent.errors import AgentError
+from agent.look_up import Resolver
+from agent.network import server_name, tls_context
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
+from agent.status.board import Board
 from agent.status.causes import facts
-from agent.status.times import rfc3339
+from agent.status.entry import BoardEntry
+from agent.status.json_schema import Count, Seconds, Time
 
 MOST_EDGES: Final = 500
+PATIENCE: Final = 3.0
+FRESH: Final = 4.0  # seconds; the same answer is given to all who ask meanwhile
+MOST_BYTES: Final = 256 * 1024
+PATH: Final = "/api/summary"
+LONGEST: Final = 1_000  # characters of a text
+MOST: Final = 10**15  # of any number
+_HOW: Final = "write its token into the URL: http://agent:TOKEN@HOST:PORT"
+_NOT_OURS: Final = "answers, but not as an agent of this release does"
+
+LinksByStatus = Annotated[
+    dict[str, int],
+    ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status}),
+    "Links by status; of those that there are.",
+]
+
+
+class EdgeView(TypedDict):
+    upstream: str
+    destination: str | None
+    is_known: Annotated[bool, "Whether its cluster was reached."]
+    links: LinksByStatus
+    rate: Seconds
+    waiting: Count
+    is_exact: bool
+    oldest_unconfirmed_seconds: Seconds
+
+
+class AgentSummary(TypedDict):
+    agent: str
+    group: str
+    cluster: str | None
+    version: str
+    ready: bool
+    unread: str | None
+    now: str
+    level: Level
+    verdict: str
+    links: LinksByStatus
+    edges: list[EdgeView]
+    edges_left_out: Count
+
+
+class AgentView(TypedDict):
+    url: Annotated[str | None, "Of a peer, without its token; null for this agent."]
+    summary: Annotated[AgentSummary | None, "The last one that came."]
+    at: Annotated[Time | None, "When it came."]
+    error: Annotated[str | None, "Why there is none of this moment."]
+
+
+class FleetView(TypedDict):
+    agents: list[AgentView]
 
 
 @dataclass
-class Edge:
+class FleetEdge:
     """All links from one cluster to another that this agent runs."""
 
     is_known: bool = False  # the cluster they come from was reached; otherwise its address
@@ -28,7 +96,7 @@ class Edge:
     is_exact: bool = True
     oldest_unconfirmed: float = 0.0
 
-    def add(self, entry: Entry, now: float) -> None:
+    def add(self, entry: BoardEntry, now: float) -> None:
         gauges = entry.gauges()
         self.links[entry.state.status] += 1
         self.rate += entry.rate(now)
@@ -37,19 +105,20 @@ class Edge:
         self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)
 
 
-async def summary(board: Board) -> dict[str, Any]:
+async def summary(board: Board) -> AgentSummary:
+    """This agent in short."""
     now = board.clock()
-    edges: defaultdict[tuple[str, str], Edge] = defaultdict(Edge)
+    edges: defaultdict[tuple[str, str], FleetEdge] = defaultdict(FleetEdge)
     links = []
     async for entry in in_slices(board):
         links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
-            source = source_of(board, entry.link, entry.gauges())
-            edge = edges[source.name, destination_of(board, entry.link, entry.gauges()).name]
+            source = board.source_of(entry.link, entry.gauges())
+            edge = edges[source.name, board.destination_of(entry.link, entry.gauges()).name]
             edge.is_known = edge.is_known or source.is_known
             edge.add(entry, now)
     links += board.deleted()
-    causes = causes_of(links, downstream=name_of_downstream(board))
+    causes = causes_of(links, downstream=board.downstream_name)
     return {
         "agent": board.owner,
         "group": board.group,
@@ -60,29 +129,238 @@ async def summary(board: Board) -> dict[str, Any]:
         "now": rfc3339(now),
         "level": level_of(links),
         "verdict": verdict(causes, links, now=now),
-        "links": _counts(link.status for link in links),
-        "edges": [_view(ends, edge) for ends, edge in _most(edges)],
+        "links": _by_status(Counter(link.status for link in links)),
+        "edges": [_edge_view(ends, edge) for ends, edge in _most(edges)],
         "edges_left_out": max(0, len(edges) - MOST_EDGES),
     }
 
 
-def _most(edges: Mapping[tuple[str, str], Edge]) -> list[tuple[tuple[str, str], Edge]]:
+def _most(edges: Mapping[tuple[str, str], FleetEdge]) -> list[tuple[tuple[str, str], FleetEdge]]:
     found = sorted(edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
     return found[:MOST_EDGES]
 
 
-def _counts(statuses: Iterable[Status]) -> dict[str, int]:
-    return {str(status): number for status, number in Counter(statuses).items()}
+def _by_status(links: Counter[Status]) -> dict[str, int]:
+    return {str(status): number for status, number in links.items()}
 
 
-def _view(ends: tuple[str, str], edge: Edge) -> dict[str, Any]:
+def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
     return {
         "upstream": ends[0],
         "destination": ends[1],
         "is_known": edge.is_known,
-        "links": {str(status): number for status, number in edge.links.items()},
+        "links": _by_status(edge.links),
         "rate": round(edge.rate, 2),
         "waiting": edge.waiting,
         "is_exact": edge.is_exact,
         "oldest_unconfirmed_seconds": round(edge.oldest_unconfirmed, 3),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAnswer:
+    """The last summary of a peer, and when it came; `error` is why there is no later one."""
+
+    summary: AgentSummary | None = None
+    at: float | None = None
+    error: str = ""
+
+
+_NO_ANSWER_YET: Final = PeerAnswer(error="hasn't answered yet")
+
+
+class Peers:
+    def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]], *, patience: float = PATIENCE) -> None:
+        """Each peer has so many seconds to answer."""
+        self._board = board
+        self._urls = urls
+        self._patience = patience
+        self._answers: dict[HttpUrl, PeerAnswer] = {}
+        self._asked_at = float("-inf")
+        self._asked: set[HttpUrl] = set()
+        self._contexts: dict[HttpUrl, ssl.SSLContext] = {}
+        self._asking = asyncio.Lock()
+
+    async def fleet(self) -> FleetView:
+        """This agent first, then its peers in the order of the configuration."""
+        urls = self._urls()
+        async with self._asking:
+            if self._board.monotonic() - self._asked_at > FRESH or set(urls) != self._asked:
+                # Before they answer: who asks may go away meanwhile, and ask again.
+                self._asked_at, self._asked = self._board.monotonic(), set(urls)
+                await self._ask_all(urls)
+        own = PeerAnswer(await summary(self._board), self._board.clock())
+        known = [(None, own), *((url, self._answers.get(url, _NO_ANSWER_YET)) for url in urls)]
+        return {"agents": [_agent_view(url, answer) for url, answer in _each_once(known)]}
+
+    async def _ask_all(self, urls: tuple[HttpUrl, ...]) -> None:
+        timeout = aiohttp.ClientTimeout(total=self._patience)
+        connector = aiohttp.TCPConnector(resolver=Resolver())
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+        ) as session:
+            found = await asyncio.gather(*(self._ask(session, url) for url in urls))
+        self._answers = dict(zip(urls, found, strict=True))
+        self._contexts = {url: context for url, context in self._contexts.items() if url in self._asked}
+
+    async def _ask(self, session: aiohttp.ClientSession, url: HttpUrl) -> PeerAnswer:
+        before = self._answers.get(url, PeerAnswer())
+        try:
+            async with asyncio.timeout(self._patience):
+                found = await _summary_of(session, url, await self._context(url))
+                return PeerAnswer(found, self._board.clock())
+        except TimeoutError:
+            error = f"no answer within {self._patience:g} s; check that the agent runs and that this one can reach it"
+        except UnusableAnswerError as problem:
+            error = str(problem)
+        except aiohttp.ClientError as problem:
+            self._contexts.pop(url, None)  # its files may have been renewed
+            error = f"can't be reached: {_why(problem)}; check the address and that the agent runs"
+        except (AgentError, OSError) as problem:
+            error = f"can't be reached: {problem}"
+        return PeerAnswer(before.summary, before.at, error)
+
+    async def _context(self, url: HttpUrl) -> ssl.SSLContext | bool:
+        """Reading certificates takes longer than asking."""
+        if url.tls is None:
+            return True
+        if url not in self._contexts:
+            self._contexts[url] = await tls_context(url.tls, where=f"agent.peers {url.safe}")
+        return self._contexts[url]
+
+
+def _each_once(known: Sequence[tuple[HttpUrl | None, PeerAnswer]]) -> Iterator[tuple[HttpUrl | None, PeerAnswer]]:
+    """An agent may be in its own list, or there under two addresses: its links count once."""
+    seen: set[tuple[object, ...]] = set()
+    for url, answer in known:
+        summary = answer.summary
+        who = () if summary is None else (summary["agent"], summary["group"], summary["cluster"])
+        if summary is not None and who in seen:
+            error = f"is the agent {summary['agent']}, which is shown already: remove it from agent.peers"
+            yield url, PeerAnswer(None, answer.at, error)
+        else:
+            seen.add(who)
+            yield url, answer
+
+
+async def _summary_of(session: aiohttp.ClientSession, url: HttpUrl, context: ssl.SSLContext | bool) -> AgentSummary:
+    token = url.password.reveal()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    name = None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None
+    async with session.get(
+        url.safe + PATH, headers=headers, allow_redirects=False, ssl=context, server_hostname=name
+    ) as response:
+        if response.status == 401:
+            raise UnusableAnswerError(f"refuses access; {_HOW}" if not token else "refuses the token in agent.peers")
+        if response.status == 404:
+            raise UnusableAnswerError("has no such route: it is an agent of an older release, or no agent at all")
+        if response.status != 200:
+            raise UnusableAnswerError(f"answers with status {response.status}; its log may show why")
+        return checked(_decoded(await _bounded(response)))
+
+
+def _why(problem: aiohttp.ClientError) -> str:
+    match problem:
+        case aiohttp.ClientConnectorCertificateError():
+            return f"its certificate is refused: {problem.certificate_error}"
+        case aiohttp.ClientConnectorError():
+            number = problem.errno or 0  # negative where a name can't be resolved
+            return os.strerror(number) if number > 0 else str(problem.strerror)
+        case _:
+            return str(problem) or problem.__class__.__name__
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    found = bytearray()
+    async for piece in answer.content.iter_chunked(16 * 1024):
+        found += piece
+        if len(found) > MOST_BYTES:
+            raise UnusableAnswerError(
+                f"answers with more than {MOST_BYTES // 1024} KiB: is this the address of an agent?"
+            )
+    return bytes(found)
+
+
+def _decoded(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnusableAnswerError("doesn't answer with JSON: is this the address of an agent?") from None
+
+
+def _agent_view(url: HttpUrl | None, answer: PeerAnswer) -> AgentView:
+    return {
+        "url": None if url is None else url.safe,
+        "summary": answer.summary,
+        "at": None if answer.at is None else rfc3339(answer.at),
+        "error": answer.error or None,
+    }
+
+
+class UnusableAnswerError(Exception):
+    """A peer's answer that can't be shown."""
+
+
+def checked(found: object) -> AgentSummary:
+    """The summary of another agent, which may be anything: only what is known and bounded is passed on."""
+    fields = _fields(found)
+    level = _text(fields.get("level"))
+    edges = fields.get("edges")
+    if level not in set(Level) or not isinstance(edges, list):
+        raise UnusableAnswerError(_NOT_OURS)
+    return {
+        "agent": _text(fields.get("agent")),
+        "group": _text(fields.get("group")),
+        "cluster": _text_or_none(fields.get("cluster")),
+        "version": _text(fields.get("version")),
+        "ready": fields.get("ready") is True,
+        "unread": _text_or_none(fields.get("unread")),
+        "now": _text(fields.get("now")),
+        "level": Level(level),
+        "verdict": _text(fields.get("verdict")),
+        "links": _checked_counts(fields.get("links")),
+        "edges": [_checked_edge(each) for each in edges[:MOST_EDGES]],
+        "edges_left_out": int(_number(fields.get("edges_left_out"))) + max(0, len(edges) - MOST_EDGES),
+    }
+
+
+def _checked_edge(found: object) -> EdgeView:
+    fields = _fields(found)
+    return {
+        "upstream": _text(fields.get("upstream")),
+        "destination": _text_or_none(fields.get("destination")),  # none of an earlier release: its cluster
+        "is_known": fields.get("is_known") is True,
+        "links": _checked_counts(fields.get("links")),
+        "rate": _number(fields.get("rate")),
+        "waiting": int(_number(fields.get("waiting"))),
+        "is_exact": fields.get("is_exact") is True,
+        "oldest_unconfirmed_seconds": _number(fields.get("oldest_unconfirmed_seconds")),
+    }
+
+
+def _fields(found: object) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise UnusableAnswerError(_NOT_OURS)
+    return found
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise UnusableAnswerError(_NOT_OURS)
+    return found[:LONGEST]
+
+
+def _text_or_none(found: object) -> str | None:
+    return None if found is None else _text(found)
+
+
+def _checked_counts(found: object) -> dict[str, int]:
+    """States that a later release may have are left out."""
+    fields = _fields(found)
+    return {str(status): int(_number(fields[status])) for status in Status if status in fields}
+
+
+def _number(found: object) -> float:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= MOST:
+        raise UnusableAnswerError(_NOT_OURS)
+    return found

@@ -15,70 +15,31 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from agent.core.model import LinkKind
+from agent.core.addresses.expiry import Credential, Expiry
+from agent.core.status.causes import LinkFacts, blamed, stands_still
 from agent.slices import in_slices
-from agent.status import expiry
-from agent.status.board import Board, Entry
-from agent.status.families import INFO, LINK_FAMILIES, Brief, Family, LinkReading, Sample, Type, labelled
-from agent.status.http import native
-from agent.status.stuck import STUCK, StuckLinks
+from agent.status.board import Board
+from agent.status.causes import facts
+from agent.status.entry import BoardEntry
+from agent.status.metric_definitions import (
+    AGENT_METRICS,
+    CERTIFICATE,
+    INFO,
+    LINK_METRICS,
+    STUCK,
+    TOKEN,
+    Brief,
+    LinkMetric,
+    LinkReading,
+    Metric,
+    MetricType,
+    Sample,
+    labelled,
+)
 
 Labels = tuple[str, str, str, str]
 PACK: Final = 50  # links whose lines are combined
 LABELS: Final = ("kind", "vhost", "name", "upstream")
-
-AGENT_FAMILIES: Final[Mapping[str, Family]] = {
-    family.name: family
-    for family in (
-        Family("federation_agent_config_reload_success", Type.GAUGE, "Whether all definitions are in force."),
-        Family(
-            "federation_agent_config_reload_timestamp_seconds",
-            Type.GAUGE,
-            "When all definitions were last read and put in force.",
-        ),
-        Family("federation_agent_config_refusals_total", Type.COUNTER, "Definitions that were refused."),
-        Family(
-            "federation_agent_definitions_not_run",
-            Type.GAUGE,
-            "Definitions that are valid and that the agent does nothing with.",
-        ),
-        Family(
-            "federation_agent_quarantine_messages",
-            Type.GAUGE,
-            "Messages that wait in the quarantines beside the sources of this agent's links; no value while unknown.",
-        ),
-        Family(
-            "federation_agent_public_url_info",
-            Type.GAUGE,
-            "Where browsers reach the page, where agent.http.public-url says so.",
-            labels=("url",),
-        ),
-        Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
-        Family(
-            "federation_agent_export_dropped_events_total",
-            Type.COUNTER,
-            "Events that the status export dropped.",
-        ),
-        Family(
-            "federation_agent_unexpected_errors_total",
-            Type.COUNTER,
-            "Errors that the agent did not expect, by the task in which they happened.",
-            labels=("task",),
-        ),
-        Family(
-            "rabbitmq_federation_links",
-            Type.GAUGE,
-            "Federation links by status, as the native plugin counts.",
-            labels=("status",),
-        ),
-        Family(
-            "rabbitmq_shovel_dynamic",
-            Type.GAUGE,
-            "Shovels by status, as the native plugin counts.",
-            labels=("status",),
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,105 +53,110 @@ class Form:
 USUAL: Final = Form()
 
 
-class Upstreams:
+class UpstreamSums:
     """Sums over the links of an upstream, with what was counted by those that are gone."""
 
     def __init__(self) -> None:
         self._sums: dict[str, defaultdict[str, float]] = {}
 
     def add_gone(self, board: Board) -> None:
-        for (kind, vhost, upstream), totals in board.left.items():
-            for family in LINK_FAMILIES:
-                if family.count is not None:
-                    self.add((kind, vhost, "", upstream), family, family.count(totals))
+        for (kind, vhost, upstream), totals in board.totals_of_removed.items():
+            for metric in LINK_METRICS:
+                if metric.count is not None:
+                    self.add((kind, vhost, "", upstream), metric, metric.count(totals))
 
-    def add(self, labels: Labels, family: Family, samples: Iterable[Sample]) -> None:
+    def add(self, labels: Labels, metric: LinkMetric, samples: Iterable[Sample]) -> None:
         kind, vhost, _, upstream = labels
-        of_vhost = {} if family.brief is Brief.NAME else {"kind": kind, "vhost": vhost}
+        of_vhost = {} if metric.brief is Brief.NAME else {"kind": kind, "vhost": vhost}
         common = labelled(of_vhost | {"upstream": upstream})
-        sums = self._sums.setdefault(family.name, defaultdict(int))
+        sums = self._sums.setdefault(metric.name, defaultdict(int))
         for suffix, more, value in samples:
-            sums[f"{family.name}{suffix}{{{common}{more}}}"] += value
+            sums[f"{metric.name}{suffix}{{{common}{more}}}"] += value
 
-    def lines(self, family: Family) -> bytes:
-        return "".join(f"{key} {value}\n" for key, value in self._sums.get(family.name, {}).items()).encode(
+    def lines(self, metric: LinkMetric) -> bytes:
+        return "".join(f"{key} {value}\n" for key, value in self._sums.get(metric.name, {}).items()).encode(
             errors="replace"
         )
 
 
 async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
     """In pieces, each small enough to be written in one go."""
-    grouped: dict[Labels, list[Entry]] = {}
+    grouped: dict[Labels, list[BoardEntry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
-    lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
-    written: list[list[bytes]] = [[_head(family, form)] for family in LINK_FAMILIES]
-    upstreams, stuck = Upstreams(), StuckLinks(board)
+    lines: list[list[str]] = [[] for _ in LINK_METRICS]
+    written: list[list[bytes]] = [[_head(metric, form)] for metric in LINK_METRICS]
+    upstreams = UpstreamSums()
+    stuck: Counter[tuple[str, ...]] = Counter()
     now = board.clock()
     number = 0
     async for labels, together in in_slices(grouped.items()):
         for entry in together:
             entry.note_lag(now)
-            stuck.add(entry, now)
+            if stands_still(entry.state.status):
+                stuck[_stuck_labels(facts(board, entry, now), entry.link.upstream)] += 1
         readings = [LinkReading(entry, entry.gauges(), form.is_brief) for entry in together]
         _write(labels, readings, lines, upstreams if form.is_brief else None)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
-    stuck.add_deleted()
+    stuck.update(_stuck_labels(link, link.upstream) for link in board.deleted())
     _pack(lines, written)
+    info = {"version": board.version, "agent": board.owner, "group": board.group}
     about = [
-        _about(board, form),
-        _of_agent(board, tuple(board), form),
-        _head(STUCK, form) + stuck.lines(),
-        expiry.exposition(board.expiries),
+        _lines(INFO, {labelled(info): 1}, form),
+        *(_lines(metric, metric.read(board), form) for metric in AGENT_METRICS),
+        _lines(
+            STUCK, {labelled(dict(zip(STUCK.labels, key, strict=True))): count for key, count in stuck.items()}, form
+        ),
+        expiries(board.expiries, form),
     ]
     await asyncio.sleep(0)
     if form.is_brief:
         upstreams.add_gone(board)
-    for family, into in zip(LINK_FAMILIES, written, strict=True):
-        into.append(upstreams.lines(family))
+    for metric, into in zip(LINK_METRICS, written, strict=True):
+        into.append(upstreams.lines(metric))
     end = [b"# EOF\n"] if form.is_open else []
-    return [_process(form), *about, *(piece for family in written for piece in family), *end]
+    return [_process(form), *about, *(piece for metric in written for piece in metric), *end]
 
 
-def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], upstreams: Upstreams | None) -> None:
-    """Adds the lines of all links that share their labels to each family; `upstreams` where metrics are to be short."""
+def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], upstreams: UpstreamSums | None) -> None:
+    """Adds the lines of all links that share their labels to each metric; `upstreams` where metrics are to be short."""
     common = labelled(dict(zip(LABELS, labels, strict=True)))
-    for family, into in zip(LINK_FAMILIES, lines, strict=True):
-        name = family.name
-        samples = family.samples(together[0]) if len(together) == 1 else _joined(family, together)
+    for metric, into in zip(LINK_METRICS, lines, strict=True):
+        name = metric.name
+        samples = metric.samples(together[0]) if len(together) == 1 else _joined(metric, together)
         if upstreams is not None:
-            if family.brief in {Brief.UPSTREAM, Brief.NAME}:
-                upstreams.add(labels, family, samples)
+            if metric.brief in {Brief.UPSTREAM, Brief.NAME}:
+                upstreams.add(labels, metric, samples)
                 continue
-            if family.brief is Brief.COUNTED:
+            if metric.brief is Brief.COUNTED:
                 samples = [each for each in samples if each[2]]
         into += [f"{name}{suffix}{{{common}{more}}} {value}\n" for suffix, more, value in samples]
 
 
-def _joined(family: Family, together: Iterable[LinkReading]) -> list[Sample]:
+def _joined(metric: LinkMetric, together: Iterable[LinkReading]) -> list[Sample]:
     found: dict[tuple[str, str], list[float]] = {}
-    for looked in together:
-        for suffix, more, value in family.samples(looked):
+    for reading in together:
+        for suffix, more, value in metric.samples(reading):
             found.setdefault((suffix, more), []).append(value)
-    return [(suffix, more, family.join(values)) for (suffix, more), values in found.items()]
+    return [(suffix, more, metric.join(values)) for (suffix, more), values in found.items()]
 
 
 def _pack(lines: list[list[str]], written: list[list[bytes]]) -> None:
-    for of_family, into in zip(lines, written, strict=True):
-        if of_family:
-            into.append("".join(of_family).encode(errors="replace"))
-            of_family.clear()
+    for of_metric, into in zip(lines, written, strict=True):
+        if of_metric:
+            into.append("".join(of_metric).encode(errors="replace"))
+            of_metric.clear()
 
 
-def _head(family: Family, form: Form) -> bytes:
+def _head(metric: Metric, form: Form) -> bytes:
     """OpenMetrics calls a counter what its samples are called without their end."""
-    name = family.name.removesuffix("_total") if form.is_open and family.type is Type.COUNTER else family.name
-    return f"# HELP {name} {family.help}\n# TYPE {name} {family.type}\n".encode()
+    name = metric.name.removesuffix("_total") if form.is_open and metric.type is MetricType.COUNTER else metric.name
+    return f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode()
 
 
-def _labels(entry: Entry) -> Labels:
+def _labels(entry: BoardEntry) -> Labels:
     link = entry.link
     return link.kind, link.vhost, link.name, link.upstream
 
@@ -204,38 +170,24 @@ def _process(form: Form) -> bytes:
     return generate_latest(registry)
 
 
-def _about(board: Board, form: Form) -> bytes:
-    told = labelled({"version": board.version, "agent": board.owner, "group": board.group})
-    return _head(INFO, form) + f"{INFO.name}{{{told}}} 1\n".encode(errors="replace")
+def _stuck_labels(link: LinkFacts, upstream: str) -> tuple[str, ...]:
+    """An upstream is known by its name here: labels hold no addresses."""
+    side, trouble = blamed(link)
+    return side, trouble, link.vhost, upstream
 
 
-def _of_agent(board: Board, entries: Iterable[Entry], form: Form) -> bytes:
-    values: Mapping[str, Mapping[str, float]] = {
-        "federation_agent_config_reload_success": {"": int(not board.problems)},
-        "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
-        "federation_agent_config_refusals_total": {"": board.refusals},
-        "federation_agent_definitions_not_run": {"": len(board.not_run)},
-        "federation_agent_quarantine_messages": {"": waiting}
-        if (waiting := board.in_quarantine.messages) is not None
-        else {},
-        "federation_agent_public_url_info": {f"{{{labelled({'url': board.public_url})}}}": 1}
-        if board.public_url
-        else {},
-        "federation_agent_ready": {"": int(board.ready)},
-        "federation_agent_export_dropped_events_total": {"": board.export_dropped},
-        "federation_agent_unexpected_errors_total": {
-            f"{{{labelled({'task': task})}}}": count for task, count in board.errors.counts.items()
-        },
-        "rabbitmq_federation_links": _by_status(entries, native.LINK_STATES, shovels=False),
-        "rabbitmq_shovel_dynamic": _by_status(entries, native.SHOVEL_STATES, shovels=True),
-    }
-    return b"".join(
-        _head(family, form) + "".join(f"{name}{labels} {value}\n" for labels, value in values[name].items()).encode()
-        for name, family in AGENT_FAMILIES.items()
-    )
+def expiries(found: Iterable[Expiry], form: Form = USUAL) -> bytes:
+    """The first to expire of those with the same labels, such as those of interchangeable endpoints."""
+    first: dict[Metric, dict[str, float]] = {CERTIFICATE: {}, TOKEN: {}}
+    for each in found:
+        metric = TOKEN if each.credential is Credential.JWT else CERTIFICATE
+        of = {"peer": each.peer, "vhost": each.vhost, "upstream": each.upstream, "certificate": each.credential}
+        labels = labelled({name: of[name] for name in metric.labels})
+        first[metric][labels] = min(each.at, first[metric].get(labels, each.at))
+    return b"".join(_lines(metric, values, form) for metric, values in first.items())
 
 
-def _by_status(entries: Iterable[Entry], states: Iterable[str], *, shovels: bool) -> dict[str, float]:
-    tell = native.shovel_state if shovels else native.link_state
-    found = Counter(tell(entry.state) for entry in entries if (entry.link.kind is LinkKind.SHOVEL) is shovels)
-    return {f'{{status="{state}"}}': found[state] for state in states}
+def _lines(metric: Metric, values: Mapping[str, float], form: Form) -> bytes:
+    """A metric of the agent: its values by their labels as text."""
+    named = ((f"{metric.name}{{{labels}}}" if labels else metric.name, value) for labels, value in values.items())
+    return _head(metric, form) + "".join(f"{name} {value}\n" for name, value in named).encode(errors="replace")

@@ -22,8 +22,8 @@ from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
 from agent.management import client, elements, transport
 from agent.runtime.replicas import replica
-from agent.status import history, peers
-from agent.status.export import files, pump
+from agent.status import fleet, history
+from agent.status.export import exporter, files
 from tests.acceptance.command import ROOT
 
 PAGE: Final = (ROOT / "docs/limits.md").read_text()
@@ -71,7 +71,7 @@ def row(what: str) -> str:
             [size(transport.MAX_LIST), f"{elements.MAX_OBJECTS:,} objects", f"{elements.MAX_VALUES:,} values"],
         ),
         ("problems that are reported at once", [f"{findings.MOST_PROBLEMS}"]),
-        ("`agent.peers`", [f"{settings.MOST_PEERS};", size(peers.MOST_BYTES), seconds(peers.PATIENCE)]),
+        ("`agent.peers`", [f"{settings.MOST_PEERS};", size(fleet.MOST_BYTES), seconds(fleet.PATIENCE)]),
         (
             "unacknowledged messages of a link",
             [f"`auto` {prefetch.MOST:,}", size(prefetch.BYTES_ON_THE_WAY)],
@@ -107,7 +107,10 @@ def row(what: str) -> str:
         ),
         ("stopping the agent", [seconds(deadline.SECONDS), f"status {deadline.NOT_STOPPED}"]),
         ("events of a link that the agent remembers", [f"{history.TRANSITIONS}"]),
-        ("what waits for the export's disk", [size(pump.MOST_WAITING), f"samples {size(pump.MOST_SAMPLES_WAITING)}"]),
+        (
+            "what waits for the export's disk",
+            [size(exporter.MOST_WAITING), f"samples {size(exporter.MOST_SAMPLES_WAITING)}"],
+        ),
         ("a file of the export", [size(files.LARGEST)]),
         ("findings that `check` shows", [f"{check.MOST_SHOWN},", f"{check.MOST_IN_JSON:,} as JSON"]),
         ("links that `check --deliver` tries", [f"{trial.MOST_TRIED}"]),

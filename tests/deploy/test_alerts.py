@@ -12,10 +12,7 @@ import yaml
 from agent.amqp.failures import alarm_of
 from agent.core.status.causes import AWAY
 from agent.errors import FailureKind
-from agent.status.expiry import CERTIFICATE, FAMILIES, TOKEN
-from agent.status.families import INFO, LINK_FAMILIES, Type
-from agent.status.metrics import AGENT_FAMILIES
-from agent.status.stuck import STUCK
+from agent.status.metric_definitions import AGENT_METRICS, CERTIFICATE, INFO, LINK_METRICS, STUCK, TOKEN, MetricType
 from tests.deploy.prometheus import DEPLOYED, ROOT
 
 CASES: Final = Path(__file__).parent
@@ -92,8 +89,8 @@ def test_annotations_name_labels_that_the_alert_has() -> None:
 
 def told() -> set[str]:
     """The series that a scrape and the rules make."""
-    families = (*LINK_FAMILIES, *AGENT_FAMILIES.values(), *FAMILIES, INFO, STUCK)
-    suffixes = {Type.HISTOGRAM: ("_bucket", "_sum", "_count")}
+    families = (*LINK_METRICS, *AGENT_METRICS, CERTIFICATE, TOKEN, INFO, STUCK)
+    suffixes = {MetricType.HISTOGRAM: ("_bucket", "_sum", "_count")}
     found = {family.name + suffix for family in families for suffix in suffixes.get(family.type, ("",))}
     return found | {rule["record"] for rule in RULES if "record" in rule}
 

@@ -40,7 +40,7 @@ GROWTH: Final = 16.0
 """MiB of resident memory: garbage that is yet to be collected, and messages on their way."""
 BLOCKS: Final = 80
 """Of up to 512 bytes, for each time, once garbage is collected. 28 were seen in 250 reloads: the last 2,000 changes of
-links are kept (`agent/status/recent.py`). 10 were seen in 100 reconnects."""
+links are kept (`agent/status/changes.py`). 10 were seen in 100 reconnects."""
 BLOCKS_ANYHOW: Final = 2_000
 """Some hundreds were seen; an agent has 350,000."""
 KIB: Final = 2.0

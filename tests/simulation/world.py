@@ -11,7 +11,7 @@ from hashlib import sha256
 from random import Random
 
 from agent.core.links.lifecycle import LinkState, Status
-from agent.status.board import Entry
+from agent.status.entry import BoardEntry
 from tests.simulation.agents import Agent
 from tests.simulation.broker.broker import Broker
 from tests.simulation.broker.exchanges import Binding, Exchange
@@ -108,7 +108,7 @@ class World:
             self.jobs.local.come()
         self.down.routing.bindings[Binding("fed", TARGET, True, "#")] = None
 
-    def _turned(self, entry: Entry, before: LinkState | None) -> None:
+    def _turned(self, entry: BoardEntry, before: LinkState | None) -> None:
         self.link_id = entry.link.id
         self.note("status", entry.state.status, entry.state.error)
 

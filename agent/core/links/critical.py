@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.links.probe import OVERDUE
-from agent.core.text.counts import counted
-from agent.core.text.durations import in_full, in_words
+from agent.core.text.quantities import counted, in_full, in_words
 
 SHRINKS: Final = 0.05  # of what waits in a minute: less is no catching up
 

@@ -41,7 +41,7 @@ from agent.core.model import (
 from agent.core.rules import declarations
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.errors import UNKNOWN, Failure
 
 

@@ -1,1 +1,1 @@
-"""What is wrong across links, in an order that helps, and what to do."""
+"""Causes of trouble across links, in an order that helps, and advice."""

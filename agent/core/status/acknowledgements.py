@@ -1,4 +1,4 @@
-"""Somebody knows of a cause of trouble: it comes behind others until it is over, or grows."""
+"""Acknowledgements: a known cause of trouble comes behind others until it is over, or grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_REMEMBERED: Final = 300  # of one lease: with the longest texts, and as man
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Of one link's trouble, so it goes where the link goes; that of a cause is what all its links have. Without
+    """For the trouble of one link, so it goes where the link goes; a cause has the one that all its links have. Without
     `until` only the end of the trouble ends it."""
 
     side: str

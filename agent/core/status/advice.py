@@ -1,4 +1,4 @@
-"""What an operator can do about each kind of failure."""
+"""Advice to operators about each kind of failure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need, Permission, escaped, grant_command
-from agent.core.text.counts import counted
+from agent.core.text.quantities import counted
 from agent.errors import Failure, FailureKind
 
 DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}
-"""By what the links were of."""
+"""By the kind of the links."""
 _TOPIC: Final = "topic"
 _VHOST: Final = "vhost"
 _MOST_NAMED: Final = 10  # links or objects in a command
@@ -102,7 +102,7 @@ def _more(named: Sequence[str], what: str) -> str:
 
 
 def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure]) -> str:
-    """What the advice, which is about one error, doesn't say of other links."""
+    """The errors and objects of further links; the advice itself is about one error."""
     if kind in _NAMING:
         describe, what = _NAMING[kind]
         named = list(dict.fromkeys(filter(None, map(describe, failures))))
@@ -124,7 +124,7 @@ def _user(failure: Failure) -> str:
 
 
 def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> str:
-    """What one user lacks in one vhost."""
+    """How to grant what one user lacks in one vhost."""
     if not missing or not missing[0].user:
         return f"Give the user that the error names the missing permission on {broker}."
     user, vhost = missing[0].user, missing[0].vhost
@@ -142,7 +142,7 @@ ALLOW_KEY: Final = "Allow that key there by `rabbitmqctl set_topic_permissions`.
 
 
 def topic_advice(exchange: str, user: str, vhost: str) -> str:
-    """What allows a routing key that a broker refused."""
+    """How to allow a routing key that a broker refused."""
     return _set_topic_permissions((exchange,), user, vhost)
 
 
@@ -176,7 +176,7 @@ def _set_permissions(missing: Sequence[Failure], user: str, vhost: str, needs: S
 
 
 def _name(missing: Failure) -> str:
-    """Of the object that permissions are given on: they are in a vhost, and not on it."""
+    """Name of the object that permissions are given on: they are in a vhost, and not on it."""
     return "" if missing.object_type == _VHOST else missing.object
 
 
@@ -194,7 +194,7 @@ def _set_topic_permissions(exchanges: Sequence[str], user: str, vhost: str) -> s
 
 
 def _configures(missing: Sequence[Failure]) -> str:
-    """What links declare, and what was refused; the beginning that all names share where they are many."""
+    """An expression for what links declare and what was refused; the shared beginning of many names."""
     configured = (_name(each) for each in missing if each.permission == "configure" and each.object)
     names = sorted({each for each in configured if not each.startswith("federation")})
     if not names:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
@@ -14,8 +14,7 @@ from agent.core.model import LinkKind
 from agent.core.permissions import Need
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import DELETED, advice, grouped
-from agent.core.text.counts import counted, waiting_text
-from agent.core.text.durations import in_words
+from agent.core.text.quantities import counted, in_words, waiting_text
 from agent.errors import Failure, FailureKind, Side
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
@@ -69,7 +68,7 @@ class LinkFacts:
 
     @property
     def is_behind(self) -> bool:
-        """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
+        """True where no other trouble explains that it is behind. Its error then says why, where that is known."""
         has_other = self.recurs or self.status in DOWN | DEGRADED | _NOT_ACTIVE
         return self.behind_since is not None and not has_other
 
@@ -82,7 +81,7 @@ class LinkFacts:
 
     @property
     def blamed_since(self) -> float:
-        """Since when it has the trouble that it has now: it may have had others before without running meanwhile."""
+        """Start of its present trouble: it may have had others before without running meanwhile."""
         found = self.behind_since if self.is_behind else self.trouble_since
         return self.since if found is None else found
 
@@ -98,7 +97,7 @@ class LinkFacts:
 
 
 def began(since: float, ran_until: float | None) -> float:
-    """When the trouble of a link began that has its status `since` then: it may have had others since it ran."""
+    """Start of the trouble of a link that has its status since `since`: it may have had others since it ran."""
     return since if ran_until is None else min(since, ran_until)
 
 
@@ -107,7 +106,7 @@ def was_flowing(last_confirm: float | None, at: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingMessages:
     """Messages that wait; `is_exact` is false where the number is old, or unknown for some links."""
 
     messages: int
@@ -129,7 +128,7 @@ class Cause:
     links: tuple[str, ...]
     names: tuple[str, ...]  # of the few that have it for the shortest time
     were_flowing: int
-    waiting: Waiting
+    waiting: WaitingMessages
     error: str
     failure: Failure | None
     advice: str
@@ -137,11 +136,25 @@ class Cause:
     acknowledged: Acknowledgement | None = None
 
 
+class CauseKey(NamedTuple):
+    """Links with the same key have one cause. `account` is a user and a vhost, where a permission is missing."""
+
+    side: str  # empty for another broker: it is one cause, whether links come from there or go there
+    broker: str
+    kind: FailureKind
+    account: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        text = "\0".join((self.side, self.broker, self.kind, *self.account))
+        return sha256(text.encode(errors="replace")).hexdigest()[:8]
+
+
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
     """Ranked by whether nobody has acknowledged them, whether messages were flowing, whether links are connected and
     stand still, roughly how many links they stop (to a power of ten: what is new must not hide behind what somebody
     works on already), and how recent."""
-    found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
+    found: dict[CauseKey, list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.needs_somebody:
             found[_key(link, downstream)].append(link)
@@ -151,7 +164,7 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
 def advice_for(
     link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str, needs: Sequence[Need] = ()
 ) -> str:
-    """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
+    """Advice of its cause, about its own error; empty where there is nothing to do. One command grants what the user
     lacks for all `others` of that cause, because a second one would take back what the first one granted."""
     if not link.needs_somebody and link.status is not Status.PAUSED:
         return ""
@@ -161,7 +174,7 @@ def advice_for(
 
 
 def _advice(
-    key: tuple[str, ...],
+    key: CauseKey,
     links: Sequence[LinkFacts],
     ids: Sequence[str],
     *,
@@ -171,8 +184,7 @@ def _advice(
 ) -> str:
     errors = [link.error for link in links]
     failures = [link.failure for link in links if link.failure is not None]
-    kind, broker = FailureKind(key[2]), key[1]
-    return advice(kind, broker, ids, errors=errors, failures=failures, needs=needs, lag=lag, vhosts=vhosts)
+    return advice(key.kind, key.broker, ids, errors=errors, failures=failures, needs=needs, lag=lag, vhosts=vhosts)
 
 
 def _held_up_in(links: Iterable[LinkFacts]) -> tuple[str, ...]:
@@ -199,16 +211,15 @@ def blamed(link: LinkFacts) -> tuple[str, FailureKind]:
     return _side(link), kind
 
 
-def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
-    """A broker is one cause, whether links come from there or go there."""
+def _key(link: LinkFacts, downstream: str) -> CauseKey:
     side, kind = blamed(link)
     is_about_user = kind is FailureKind.PERMISSION and link.failure is not None
-    whose = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
-    return side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, *whose
+    account = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
+    return CauseKey(side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, account)
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
-    """Which one its trouble is blamed on."""
+    """The broker that its trouble is blamed on."""
     return _broker(link, _side(link), downstream)
 
 
@@ -231,8 +242,7 @@ def _side(link: LinkFacts) -> str:
     return _DOWNSTREAM if link.is_from_downstream else _UPSTREAM
 
 
-def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
-    known_side, broker = key[0], key[1]
+def _cause(key: CauseKey, members: Sequence[LinkFacts]) -> Cause:
     newest = sorted(members, key=lambda link: link.blamed_since, reverse=True)
     error = Counter(link.error for link in newest).most_common(1)[0][0]
     shown_first = sorted(newest, key=lambda link: link.error != error)
@@ -240,10 +250,10 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
-        id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
-        side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
-        broker=broker,
-        trouble=FailureKind(key[2]),
+        id=key.id,
+        side=key.side or (_UPSTREAM if comes_from_there else _DESTINATION),
+        broker=key.broker,
+        trouble=key.kind,
         since=min(link.blamed_since for link in members),
         links=links,
         names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in newest))[:MOST_NAMED],
@@ -272,10 +282,10 @@ def _is_known(known: Acknowledgement, side: str, trouble: FailureKind) -> bool:
     return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {FailureKind.LOST})
 
 
-def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
+def waiting_of(links: Iterable[LinkFacts]) -> WaitingMessages:
     links = tuple(links)
     known = sum((link.waited_last or 0) if link.waiting is None else link.waiting for link in links)
-    return Waiting(known, all(link.waiting is not None for link in links))
+    return WaitingMessages(known, all(link.waiting is not None for link in links))
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, int, int, int, str]:

@@ -1,1 +1,1 @@
-"""Texts for people: escaping, redaction, suggestions, and repeated messages."""
+"""Texts for people: escaping, redaction, suggestions, numbers and times."""

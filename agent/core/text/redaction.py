@@ -37,7 +37,7 @@ def _forms(value: str, user: str) -> set[str]:
 
 
 def _in_base64(value: bytes) -> list[str]:
-    """Its form after 0, 1 or 2 other bytes, as in a login; characters with bits of other bytes are omitted."""
+    """Its forms after 0, 1 or 2 other bytes, as in a login; characters with bits of other bytes are omitted."""
     wholes = (base64.b64encode(bytes(before) + value).decode() for before in range(3))
     forms = (whole[(0, 2, 3)[before] : 8 * (before + len(value)) // 6] for before, whole in enumerate(wholes))
     return [form for form in forms if len(form) >= SHORTEST]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status
 from agent.core.links.upstream_account import Compared
-from agent.status.board import Board, Entry
-from agent.status.export.files import Line
+from agent.core.text.quantities import rfc3339
+from agent.status.board import Board
+from agent.status.entry import BoardEntry
+from agent.status.export.files import ExportLine
+from agent.status.views import link_view
 
 _NOTHING: Final = dict.fromkeys(FIELDS)
 _OF_VIEW: Final = (
@@ -24,24 +26,25 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass
-class Events:
+class ExportEvents:
     """The numbered events of one run."""
 
     board: Board
     _seq: int = 0
 
-    def of_agent(self, status: AgentStatus, interval: float) -> Line:
+    def of_agent(self, status: AgentStatus, interval: float) -> ExportLine:
         return self._line(EventType.AGENT, {"status": status, "interval": interval})
 
-    def sample(self, entry: Entry) -> Line:
-        """Its reason is that of the last transition."""
+    def sample(self, entry: BoardEntry) -> ExportLine:
+        """A regular sample; its reason is that of the last transition."""
         return self._line(EventType.SAMPLE, self._of_link(entry))
 
-    def transition(self, entry: Entry, previous: Status | None) -> Line:
+    def transition(self, entry: BoardEntry, previous: Status | None) -> ExportLine:
         return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous})
 
-    def _of_link(self, entry: Entry) -> dict[str, Any]:
-        view, gauges = self.board.view(entry), entry.gauges()
+    def _of_link(self, entry: BoardEntry) -> dict[str, Any]:
+        view: dict[str, Any] = {**link_view(self.board, entry)}
+        gauges = entry.gauges()
         if entry.state.status is Status.REMOVING:  # the seconds left would make each sample different
             view["error"] = entry.state.error
         return {
@@ -60,9 +63,9 @@ class Events:
             "transfer": _transfer(entry.meter.transfer),
         }
 
-    def _line(self, kind: EventType, told: dict[str, Any]) -> Line:
+    def _line(self, kind: EventType, fields: dict[str, Any]) -> ExportLine:
         self._seq += 1
-        ts = _moment(self.board.clock())
+        ts = rfc3339(self.board.clock(), digits="microseconds")
         head = {
             "schema": SCHEMA,
             "type": kind,
@@ -72,8 +75,8 @@ class Events:
             "group": self.board.group or None,
             "cluster": self.board.cluster,
         }
-        text = _ENCODER.encode({**_NOTHING, **head, **told}).encode("ascii") + b"\n"
-        return Line(ts[:10], text, recurs=kind is EventType.SAMPLE)
+        text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
+        return ExportLine(ts[:10], text, recurs=kind is EventType.SAMPLE)
 
 
 def _compared(found: Compared) -> dict[str, Any]:
@@ -82,11 +85,7 @@ def _compared(found: Compared) -> dict[str, Any]:
 
 
 def day_at(seconds: float) -> str:
-    return _moment(seconds)[:10]
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return rfc3339(seconds)[:10]
 
 
 def _transfer(found: Histogram) -> dict[str, Any]:

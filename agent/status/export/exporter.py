@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Final
+
+import structlog
 
 from agent.core.export_event import AgentStatus
 from agent.core.links.lifecycle import LinkState
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.slices import in_slices
-from agent.status.board import Board, Entry
-from agent.status.export.events import Events, day_at
-from agent.status.export.files import ExportFiles, Line
-from agent.status.export.names import FileNames
-from agent.status.export.pump import Pump
+from agent.status.board import Board
+from agent.status.entry import BoardEntry
+from agent.status.export.events import ExportEvents, day_at
+from agent.status.export.files import EventFiles, ExportLine, FileNames
 from agent.tasks import GuardedTasks
 
 TICK: Final = 0.5  # links are sampled a few at a time, so that messages don't wait
 STOP_PATIENCE: Final = 5.0
 END_PATIENCE: Final = 2.0  # for a task that only has to notice its end
 TASK: Final = "status export"
+MOST_WAITING: Final = 8 * 1024 * 1024
+MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for events that aren't repeated
+QUIET: Final = 60.0
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+log = structlog.get_logger()
 
 
 class Exporter:
@@ -43,10 +51,10 @@ class Exporter:
         self._board = board
         self._clock = clock
         self._sleep = sleep
-        self._events = Events(board)
-        self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
-        self._pump = Pump(self._files, clock=clock)
-        self._pending: list[Line] = []
+        self._events = ExportEvents(board)
+        self._files = EventFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
+        self._writer = WriterThread(self._files, clock=clock)
+        self._pending: list[ExportLine] = []
         self._tasks = GuardedTasks(board.errors, sleep=sleep)
 
     async def start(self) -> None:
@@ -59,20 +67,20 @@ class Exporter:
                     f"agent.status-export.directory {self._settings.directory}: {error.strerror or error}"
                     f" ({error.filename}); let the agent write there, or choose another directory"
                 ) from error
-        self._pump.start()
-        self._tell_of_agent(AgentStatus.STARTED)
-        self._board.on_transition.append(self._tell_transition)
+        self._writer.start()
+        self._put_agent(AgentStatus.STARTED)
+        self._board.on_transition.append(self._put_transition)
         self._tasks.keep(TASK, self._run)
 
     async def stop(self) -> None:
-        """Tells how all links were in the end, and finishes the file."""
+        """Writes how all links are in the end, and finishes the file."""
         await self._tasks.end(END_PATIENCE)
-        self._board.on_transition.remove(self._tell_transition)
+        self._board.on_transition.remove(self._put_transition)
         await self._sample(self._board)
-        self._tell_of_agent(AgentStatus.STOPPED)
+        self._put_agent(AgentStatus.STOPPED)
         self._hand_over()
-        await self._pump.close(STOP_PATIENCE)
-        self._board.export_dropped = self._pump.dropped
+        await self._writer.close(STOP_PATIENCE)
+        self._board.export_dropped = self._writer.dropped
 
     async def _run(self) -> None:
         """Samples each link once per interval, and writes heartbeats, until cancelled."""
@@ -85,27 +93,119 @@ class Exporter:
             with self._board.errors.catching(TASK):
                 await self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
                 if slot == slots - 1:
-                    self._tell_of_agent(AgentStatus.HEARTBEAT)
+                    self._put_agent(AgentStatus.HEARTBEAT)
             self._hand_over()
-            self._board.export_dropped = self._pump.dropped
+            self._board.export_dropped = self._writer.dropped
 
-    def _tell_transition(self, entry: Entry, before: LinkState | None) -> None:
-        self._tell(self._events.transition(entry, before.status if before else None))
+    def _put_transition(self, entry: BoardEntry, before: LinkState | None) -> None:
+        self._put(self._events.transition(entry, before.status if before else None))
 
-    async def _sample(self, entries: Iterable[Entry]) -> None:
+    async def _sample(self, entries: Iterable[BoardEntry]) -> None:
         async for entry in in_slices(entries):
-            self._tell(self._events.sample(entry))
+            self._put(self._events.sample(entry))
 
-    def _tell_of_agent(self, status: AgentStatus) -> None:
-        self._tell(self._events.of_agent(status, self._settings.sample_interval))
+    def _put_agent(self, status: AgentStatus) -> None:
+        self._put(self._events.of_agent(status, self._settings.sample_interval))
 
-    def _tell(self, line: Line) -> None:
-        if (
-            not self._pending
-        ):  # events of one turn are written together: when all links fail, messages wait for no thread
+    def _put(self, line: ExportLine) -> None:
+        # Events of one turn are written together: when all links fail, messages wait for no thread.
+        if not self._pending:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._pending.append(line)
 
     def _hand_over(self) -> None:
-        told, self._pending = self._pending, []
-        self._pump.put(told)
+        lines, self._pending = self._pending, []
+        self._writer.put(lines)
+
+
+class WriterThread:
+    """Lines wait in a bounded queue; one thread writes them all at once. A slow or hanging disk costs events, never
+    messages."""
+
+    def __init__(self, files: EventFiles, *, clock: Callable[[], float]) -> None:
+        self._files = files
+        self._clock = clock
+        self._waiting: list[ExportLine] = []
+        self._size = 0  # of lines that wait or are being written
+        self._refused = 0
+        self._wanted = False
+        self._closing = False
+        self._woken = threading.Condition()
+        self._is_failing = False
+        self._quiet_until = clock()
+        # A daemon, because the process has to end even if a disk doesn't answer.
+        self._thread = threading.Thread(target=self._run, name="status export", daemon=True)
+
+    @property
+    def dropped(self) -> int:
+        """The number of lines that were lost."""
+        return self._refused + self._files.lost
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, lines: Sequence[ExportLine]) -> None:
+        """Never waits: lines that don't fit are dropped. Files that are due are finished even without lines."""
+        with self._woken:
+            refused = sum(not self._takes(line) for line in lines)
+            self._wake()
+        self._refused += refused
+        if refused:
+            self._log_failure(f"{self._files.directory}: the disk does not keep up")
+
+    async def close(self, patience: float) -> None:
+        """Writes waiting lines and finishes the file, as far as the disk permits."""
+        with self._woken:
+            self._closing = True
+            self._wake()
+        await asyncio.to_thread(self._thread.join, patience)
+        if self._thread.is_alive():
+            log.error("status export: the disk does not answer, the last events are lost")
+
+    def _takes(self, line: ExportLine) -> bool:
+        size = self._size + len(line.text)
+        if size > (MOST_SAMPLES_WAITING if line.recurs else MOST_WAITING):
+            return False
+        self._size = size
+        self._waiting.append(line)
+        return True
+
+    def _wake(self) -> None:
+        self._wanted = True
+        self._woken.notify()
+
+    def _run(self) -> None:
+        ends = False
+        while not ends:
+            with self._woken:
+                self._woken.wait_for(lambda: self._wanted)
+                self._wanted, ends = False, self._closing
+                lines, self._waiting = self._waiting, []
+            self._try(partial(self._files.write, lines), len(lines))
+            if ends:
+                self._try(self._files.close)
+            with self._woken:
+                self._size -= sum(len(line.text) for line in lines)
+
+    def _try(self, work: Callable[[], None], at_stake: int = 0) -> None:
+        try:
+            work()
+        except OSError as error:
+            self._log_failure(f"{error.filename or self._files.directory}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 - a thread's edge: what nobody foresaw must not end the export
+            self._files.lost += at_stake
+            self._log_failure(f"unexpected error: {type(error).__name__}: {error}")
+        else:
+            if at_stake:
+                self._log_recovery()
+
+    def _log_failure(self, error: str) -> None:
+        """Logs the first failure; for a disk that fails intermittently, only every few minutes."""
+        if not self._is_failing and self._clock() >= self._quiet_until:
+            self._is_failing, self._quiet_until = True, self._clock() + QUIET
+            log.error("status export: events are dropped", error=error, dropped=self.dropped)
+
+    def _log_recovery(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            log.info("status export: events are kept again", dropped=self.dropped)

@@ -1,31 +1,80 @@
-"""The files of one run, one after another: each holds lines of one day and a limited time."""
+"""The files of one run: their names, and one after another, each with lines of one day and a limited time."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import structlog
 
 from agent.core.settings import StatusExportSettings
-from agent.status.export.names import WRITTEN, FileNames, day_directory, day_of
-from agent.status.export.part_file import PartFile, finish_left, make_directory
+from agent.status.export.part_file import PartFile, finish_leftover, make_directory
 
 LARGEST: Final = 64 * 1024 * 1024
+WRITTEN: Final = ".jsonl.part"
+LONGEST_AGENT: Final = 190  # file systems allow 255 bytes, and a suffix follows
+_HIDDEN: Final = {".": "%2E", "_": "%5F"}  # readers of such directories skip names with this prefix
+_DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
+_REST: Final = re.compile(r"-\d{8}T\d{6}\.\d{6}Z-\d{6,}\.jsonl(?:\.part)?")
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileNames:
+    """The names of one run of one agent; `agent` and `started` are safe in file names."""
+
+    agent: str
+    started: str
+
+    @classmethod
+    def of(cls, agent: str, started: float) -> FileNames:
+        time = datetime.fromtimestamp(started, UTC)
+        return cls(safe(agent), f"{time:%Y%m%dT%H%M%S.%fZ}")
+
+    def written(self, number: int) -> str:
+        return f"{self.agent}-{self.started}-{number:06}{WRITTEN}"
+
+    def owns(self, name: str) -> bool:
+        """Return true if a file of that name belongs to any run of this agent."""
+        return name.startswith(self.agent) and _REST.fullmatch(name, len(self.agent)) is not None
+
+
+def safe(agent: str) -> str:
+    """A unique name for each agent, without characters that are special in file names."""
+    text = quote(agent, safe="")
+    text = _HIDDEN.get(text[0], text[0]) + text[1:]
+    if len(text) <= LONGEST_AGENT:
+        return text
+    return f"{text[:LONGEST_AGENT]}~{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
+
+
+def day_directory(day: str) -> str:
+    return f"date={day}"
+
+
+def day_of(directory: str) -> date | None:
+    """The day whose events are in a directory of that name."""
+    found = _DAY.fullmatch(directory)
+    try:
+        return date.fromisoformat(found[1]) if found else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportLine:
     """One event with its newline, and its day; a sample is less of a loss, because it is repeated."""
 
     day: str
@@ -33,7 +82,7 @@ class Line:
     recurs: bool = False
 
 
-class ExportFiles:
+class EventFiles:
     """Used by one thread at a time. `lost` counts lines that were passed in and not written."""
 
     def __init__(self, settings: StatusExportSettings, names: FileNames, *, clock: Callable[[], float]) -> None:
@@ -45,38 +94,38 @@ class ExportFiles:
         self._clock = clock
         self._number = 0
         self._file: PartFile | None = None
-        self._left: list[Path] = []
+        self._leftovers: list[Path] = []
         self._day = ""
-        self._troubles: list[OSError] = []
+        self._errors: list[OSError] = []
 
     def prepare(self, day: str) -> None:
         """Finishes files of earlier runs, and opens the first file; raises OSError if that fails."""
-        self._left = [path for path in self.directory.glob(f"date=*/*{WRITTEN}") if self._names.owns(path.name)]
+        self._leftovers = [path for path in self.directory.glob(f"date=*/*{WRITTEN}") if self._names.owns(path.name)]
         self._file = self._open(day)
-        for path in self._left:
+        for path in self._leftovers:
             log.warning("a file of an earlier run can't be finished yet", path=str(path))
 
-    def write(self, lines: Sequence[Line]) -> None:
+    def write(self, lines: Sequence[ExportLine]) -> None:
         """Appends lines and finishes files that are due; OSError says why lines are lost or a file is not finished."""
-        self._troubles.clear()
-        with self._noting():
-            self._leave_removed()
-        with self._noting():
+        self._errors.clear()
+        with self._collecting_errors():
+            self._close_removed()
+        with self._collecting_errors():
             self._finish_due()
         for day, group in groupby(lines, key=attrgetter("day")):
             self._append(day, [line.text for line in group])
-        if self._troubles:
-            raise self._troubles[-1]
+        if self._errors:
+            raise self._errors[-1]
 
     def close(self) -> None:
         """Finishes the open file, and those that could not be finished before."""
-        self._finish_left()
-        self._leave_removed()
+        self._finish_leftovers()
+        self._close_removed()
         self._finish()
 
     def _append(self, day: str, texts: Sequence[bytes]) -> None:
         lost = len(texts)
-        with self._noting():
+        with self._collecting_errors():
             file = self._file_of(day)
             before = file.lines
             try:
@@ -84,13 +133,13 @@ class ExportFiles:
             finally:
                 lost -= file.lines - before
                 if file.torn:
-                    self._leave_torn(file)
+                    self._close_torn(file)
         self.lost += lost
 
     def _file_of(self, day: str) -> PartFile:
         file = self._file
         if file is not None and (file.day != day or file.size >= LARGEST):
-            with self._noting():
+            with self._collecting_errors():
                 self._finish()
         if self._file is None:
             self._file = self._open(day)
@@ -101,7 +150,7 @@ class ExportFiles:
             self._finish()
 
     def _open(self, day: str) -> PartFile:
-        self._finish_left()
+        self._finish_leftovers()
         directory = self.directory / day_directory(day)
         make_directory(directory, fsync=self._settings.fsync)
         if day != self._day:
@@ -120,30 +169,30 @@ class ExportFiles:
             try:
                 file.finish()
             except OSError:
-                self._left.append(file.path)
+                self._leftovers.append(file.path)
                 raise
 
-    def _finish_left(self) -> None:
+    def _finish_leftovers(self) -> None:
         """Finishes files left by a crash or a failing disk; failures are tried again with the next file."""
-        left, self._left = self._left, []
-        for path in left:
+        leftovers, self._leftovers = self._leftovers, []
+        for path in leftovers:
             try:
-                finish_left(path, fsync=self._settings.fsync)
+                finish_leftover(path, fsync=self._settings.fsync)
             except OSError:
-                self._left.append(path)
+                self._leftovers.append(path)
 
-    def _leave_torn(self, file: PartFile) -> None:
+    def _close_torn(self, file: PartFile) -> None:
         self._file = None
-        self._left.append(file.path)
-        file.leave()
+        self._leftovers.append(file.path)
+        file.close()
 
-    def _leave_removed(self) -> None:
+    def _close_removed(self) -> None:
         """Closes a file that was deleted: its lines would be lost."""
         file = self._file
         if file is not None and file.is_removed:
             self._file = None
             self.lost += file.lines
-            file.leave()
+            file.close()
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
     def _expire(self, today: date) -> None:
@@ -157,16 +206,16 @@ class ExportFiles:
         for directory in self.directory.glob("date=*"):
             day = day_of(directory.name)
             if day is not None and day < oldest:
-                with self._noting():
+                with self._collecting_errors():
                     _delete(directory, self._names)
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def _collecting_errors(self) -> Iterator[None]:
         """Collects an error for the end; the rest is still done."""
         try:
             yield
         except OSError as error:
-            self._troubles.append(error)
+            self._errors.append(error)
 
 
 def _delete(directory: Path, names: FileNames) -> None:

@@ -50,7 +50,7 @@ class PartFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the file was deleted, so that new lines would be lost."""
+        """True once the file was deleted, so that new lines would be lost."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def append(self, lines: Sequence[bytes]) -> None:
@@ -85,14 +85,14 @@ class PartFile:
         try:
             _settle(self.path, self._descriptor, self.size, fsync=self._fsync)
         finally:
-            self.leave()
+            self.close()
 
-    def leave(self) -> None:
-        """Closes it unchanged."""
+    def close(self) -> None:
+        """Leaves it as it is."""
         os.close(self._descriptor)
 
 
-def finish_left(path: Path, *, fsync: Fsync) -> None:
+def finish_leftover(path: Path, *, fsync: Fsync) -> None:
     """Finishes a leftover file, without its incomplete line; not while its writer is alive."""
     with suppress(FileNotFoundError), path.open("r+b") as file:
         if _lock(file.fileno()) and _is_at(path, file.fileno()):

@@ -1,10 +1,10 @@
-"""The HTTP API's routes: reading, and actions on links."""
+"""The routes of the HTTP API: reading one board, and actions on links."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
@@ -19,56 +19,61 @@ from agent.core.status.causes import blamed
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
 from agent.slices import in_slices
-from agent.status import causes, fleet, metrics
-from agent.status.board import Board, Entry
+from agent.status import causes, fleet, metrics, native
+from agent.status.board import Board
+from agent.status.changes import transition_view
+from agent.status.entry import BoardEntry
+from agent.status.fleet import Peers
 from agent.status.history import Range
-from agent.status.http import native
-from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
-from agent.status.http.clients import Connections
+from agent.status.http.connections import ClientConnections, ResponseLimit
 from agent.status.http.openapi import document
-from agent.status.http.scrape import form_of, scraped
-from agent.status.http.stream import tell_events
-from agent.status.http.turns import Turns
-from agent.status.peers import Peers
-from agent.status.recent import change_view
+from agent.status.http.responses import answer, answer_list, answer_text, compact, form_of, refuse, scraped, with_list
+from agent.status.http.stream import stream_events
+from agent.status.views import history_view, link_view, overview
 
 ACTIONS: Final = ("restart", "pause", "resume")
-Act = Callable[[str, str], None]
-"""Link id and action → done."""
-PauseLink = Callable[[str, Pause], None]
-"""Link id, and who pauses it and why."""
-Acknowledge = Callable[[Mapping[str, Acknowledgement | None]], None]
-"""By link id: that somebody knows of its trouble, or None where that is taken back."""
-DeleteShovel = Callable[[str, str], Awaitable[str | None]]
-"""Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
-Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
+Views = Callable[[Board, Iterable[BoardEntry]], AsyncIterator[dict[str, Any]]]
 MOST_DIGITS: Final = 15
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 
 
-class Api:
-    """Reads one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
+class LinkActions(Protocol):
+    """Actions on links, which the supervisor carries out."""
 
+    def act(self, link_id: str, action: str, /) -> None:
+        """Restart or resume a link."""
+
+    def pause(self, link_id: str, pause: Pause, /) -> None:
+        """Pause a link."""
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None], /) -> None:
+        """Acknowledge the trouble of links, by id; None takes that back."""
+
+    async def delete_shovel(self, vhost: str, name: str, /) -> str | None:
+        """Delete the definition of a shovel. Returns the reason where it can't be deleted; raises BrokerError where the
+        broker fails or refuses it."""
+
+
+class NotFound(web.HTTPException):
+    """No object has that name; `web.HTTPNotFound` means that there is no such path."""
+
+    status_code = 404
+
+
+class HttpApi:
     def __init__(
         self,
         board: Board,
-        act: Act,
-        connections: Connections,
-        *,
-        delete_shovel: DeleteShovel,
-        pause: PauseLink | None = None,
-        acknowledge: Acknowledge | None = None,
+        actions: LinkActions,
+        connections: ClientConnections,
+        peers: Peers,
         histograms: Histograms = Histograms.LINK,
-        peers: Peers | None = None,
     ) -> None:
-        self._peers = peers or Peers(board, lambda: ())
-        self._pause = pause
-        self._acknowledge = acknowledge or board.acknowledge
-        self._histograms = histograms
         self._board = board
-        self._act = act
-        self._delete_shovel = delete_shovel
-        self._turns = Turns(connections)
+        self._actions = actions
+        self._limit = ResponseLimit(connections)
+        self._peers = peers
+        self._histograms = histograms
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -118,14 +123,14 @@ class Api:
 
     async def _scrape(self, request: web.Request) -> web.Response:
         form = form_of(request, is_brief=self._histograms is Histograms.UPSTREAM)
-        async with self._turns.one():
+        async with self._limit.slot():
             return await scraped(request, form, await metrics.exposition(self._board, form))
 
     async def _overview(self, _: web.Request) -> web.Response:
-        return answer(self._board.overview())
+        return answer(overview(self._board))
 
     async def _causes(self, _: web.Request) -> web.Response:
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(await causes.summary(self._board))
 
     async def _ack(self, request: web.Request) -> web.Response:
@@ -133,69 +138,61 @@ class Api:
         cause_id, now = request.match_info["id"], self._board.clock()
         given = None if request.method == "DELETE" else await _body_of(request)
         until = None if given is None else _end_of(given, now)
-        async with self._turns.one():
+        async with self._limit.slot():
             links = await causes.links_of(self._board, cause_id)
             if not links:
-                return refuse(404, f"no cause has the id {cause_id[:64]!r}; GET /api/causes lists them")
-            known: dict[str, Acknowledgement | None] = {}
-            for link in links:
-                side, trouble = blamed(link)
-                known[link.id] = (
-                    acknowledged(side, trouble, by=given["by"], at=now, reason=given.get("reason"), until=until)
-                    if given
-                    else None
-                )
-            self._acknowledge(known)
+                raise NotFound(text=f"no cause has the id {cause_id[:64]!r}; GET /api/causes lists them")
+            known: dict[str, Acknowledgement | None] = dict.fromkeys(link.id for link in links)
+            if given:
+                about = {"by": given["by"], "at": now, "reason": given.get("reason"), "until": until}
+                known |= {link.id: acknowledged(*blamed(link), **about) for link in links}
+            self._actions.acknowledge(known)
             shown = (await causes.summary(self._board))["causes"]
         return answer(next((each for each in shown if each["id"] == cause_id), None))
 
     async def _summary(self, _: web.Request) -> web.Response:
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(await fleet.summary(self._board))
 
     async def _fleet(self, _: web.Request) -> web.Response:
-        """Waits for peers without a turn: other large responses don't wait for them."""
+        """Waits for peers outside the limit: other large responses don't wait for them."""
         found = await self._peers.fleet()
-        async with self._turns.one():
+        async with self._limit.slot():
             return answer(found)
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await tell_events(request, self._board, self._turns)
+        return await stream_events(request, self._board, self._limit)
 
     async def _transitions(self, request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS):
             return refuse(400, "after has to be the number of a transition, `seq`")
-        async with self._turns.one():
-            found = in_slices(self._board.recent.after(int(after)))
-            return await answer_list(change_view(change) async for change in found)
+        async with self._limit.slot():
+            found = in_slices(self._board.transitions.after(int(after)))
+            return await answer_list(transition_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
-        async with self._turns.one():
-            return await answer_list(self._board.view(entry) async for entry in in_slices(found))
+        async with self._limit.slot():
+            return await answer_list(link_view(self._board, entry) async for entry in in_slices(found))
 
     async def _link(self, request: web.Request) -> web.Response:
-        link_id = request.match_info["id"]
-        if link_id not in self._board:
-            return _no_link(link_id)
-        entry = self._board[link_id]
+        entry = self._entry(request)
         try:
             span = Range(request.query.get("range", Range.QUARTER))
         except ValueError:
             return refuse(400, f"range has to be one of {', '.join(Range)}")
         advice = await causes.advice_of(self._board, entry)
-        return answer(self._board.view(entry) | {"advice": advice, "history": self._board.story(entry, span)})
+        return answer(
+            {**link_view(self._board, entry), "advice": advice, "history": history_view(self._board, entry, span)}
+        )
 
     async def _bindings(self, request: web.Request) -> web.Response:
-        """What the link has bound upstream, which no broker can be asked for over AMQP."""
-        link_id = request.match_info["id"]
-        if link_id not in self._board:
-            return _no_link(link_id)
-        entry = self._board[link_id]
+        """The link's bindings upstream, which no broker can be asked for over AMQP."""
+        entry = self._entry(request)
         known, uris = entry.gauges().known, [str(uri) for uri in entry.link.uris]
         if known is None:
             return answer({"status": entry.state.status, "uris": uris, "known": None})
@@ -208,7 +205,7 @@ class Api:
             "notices_deletions": known.has_canary,
             "noticing_is_refused": known.canary_is_refused,
         }
-        async with self._turns.one():
+        async with self._limit.slot():
             groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
             text = await with_list(found, "bindings", groups)
         head = compact({"status": entry.state.status, "uris": uris})
@@ -216,69 +213,72 @@ class Api:
 
     def _acting(self, action: str) -> Callable[[web.Request], Any]:
         async def do(request: web.Request) -> web.Response:
-            link_id = request.match_info["id"]
-            if link_id not in self._board:
-                return _no_link(link_id)
+            link_id = self._entry(request).link.id
             if self._board[link_id].state.status is Status.REMOVING:
                 return refuse(409, REMOVING)
-            if action == "pause" and self._pause is not None:
+            if action == "pause":
                 about = await _body_of(request)
-                self._pause(link_id, paused(about["by"], self._board.clock(), about.get("reason")))
+                self._actions.pause(link_id, paused(about["by"], self._board.clock(), about.get("reason")))
             else:
-                self._act(link_id, action)
-            return answer(self._board.view(self._board[link_id]))
+                self._actions.act(link_id, action)
+            return answer(link_view(self._board, self._board[link_id]))
 
         return do
 
     async def _forget(self, request: web.Request) -> web.Response:
         link_id = request.match_info["id"]
-        return answer({"id": link_id}) if self._board.forget(link_id) else _no_link(link_id)
+        if not self._board.forget(link_id):
+            raise _no_link(link_id)
+        return answer({"id": link_id})
 
     def _native(self, views: Views) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def tell(request: web.Request) -> web.Response:
+        async def answer_native(request: web.Request) -> web.Response:
             vhost = request.match_info.get("vhost")
             known = self._board.vhosts
             if vhost is not None and known is not None and vhost not in known:
-                return refuse(
-                    404, f"the downstream has no vhost {vhost[:64]!r}, or the agent's user has no access to it"
+                raise NotFound(
+                    text=f"the downstream has no vhost {vhost[:64]!r}, or the agent's user has no access to it"
                 )
-            async with self._turns.one():
+            async with self._limit.slot():
                 return await answer_list(views(self._board, self._of_vhost(vhost)))
 
-        return tell
+        return answer_native
 
     async def _native_restart(self, request: web.Request) -> web.Response:
-        link_id = request.match_info["id"]
-        if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
-            return _no_link(link_id)
-        if self._board[link_id].state.status is Status.REMOVING:
-            return refuse(404, REMOVING)  # the plugin would no longer have such a link
-        self._act(link_id, "restart")
+        entry = self._entry(request)
+        if entry.link.vhost != request.match_info["vhost"]:
+            raise _no_link(entry.link.id)
+        if entry.state.status is Status.REMOVING:
+            raise NotFound(text=REMOVING)  # the plugin would no longer have such a link
+        self._actions.act(entry.link.id, "restart")
         return web.Response(status=204)
 
     async def _native_restart_of_shovel(self, request: web.Request) -> web.Response:
-        vhost, name = request.match_info["vhost"], request.match_info["name"]
-        entry = self._shovel(vhost, name)
-        if entry is None:
-            return _no_shovel(vhost, name)
-        self._act(entry.link.id, "restart")
+        self._actions.act(self._shovel(request).link.id, "restart")
         return web.Response(status=204)
 
     async def _native_delete_shovel(self, request: web.Request) -> web.Response:
-        vhost, name = request.match_info["vhost"], request.match_info["name"]
-        if self._shovel(vhost, name) is None:
-            return _no_shovel(vhost, name)
+        link = self._shovel(request).link
         try:
-            refusal = await self._delete_shovel(vhost, name)
+            refusal = await self._actions.delete_shovel(link.vhost, link.name)
         except BrokerError as error:
             return refuse(503, f"the shovel's parameter can't be deleted: {error}")
         return web.Response(status=204) if refusal is None else refuse(409, refusal)
 
-    def _shovel(self, vhost: str, name: str) -> Entry | None:
-        found = (each for each in self._of_vhost(vhost) if each.link.kind is LinkKind.SHOVEL)
-        return next((each for each in found if each.link.name == name), None)
+    def _entry(self, request: web.Request) -> BoardEntry:
+        link_id = request.match_info["id"]
+        if link_id not in self._board:
+            raise _no_link(link_id)
+        return self._board[link_id]
 
-    def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
+    def _shovel(self, request: web.Request) -> BoardEntry:
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        for each in self._of_vhost(vhost):
+            if each.link.kind is LinkKind.SHOVEL and each.link.name == name:
+                return each
+        raise NotFound(text=f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
+
+    def _of_vhost(self, vhost: str | None) -> Iterator[BoardEntry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
 
 
@@ -294,7 +294,7 @@ async def _body_of(request: web.Request) -> Mapping[str, Any]:
 
 
 def _end_of(given: Mapping[str, Any], now: float) -> float | None:
-    """When an acknowledgement ends: `for` so many seconds, or with the trouble."""
+    """The end of an acknowledgement: `for` so many seconds, or None for the end of the trouble."""
     seconds = given.get("for")
     if seconds is None:
         return None
@@ -303,12 +303,8 @@ def _end_of(given: Mapping[str, Any], now: float) -> float | None:
     return now + seconds
 
 
-def _no_link(link_id: str) -> web.Response:
-    return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
-
-
-def _no_shovel(vhost: str, name: str) -> web.Response:
-    return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
+def _no_link(link_id: str) -> NotFound:
+    return NotFound(text=f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
 
 
 def _group(group: GroupedBinding, known: Known) -> list[Any]:

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
-from agent.status.http.answers import refuse
+from agent.status.http.responses import refuse
 from agent.status.page.serve import is_page
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
 EVENTS: Final = "/api/events"
-LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 BY_A_PROGRAM: Final = "X-Federation-Agent"
 """Sent by our commands with a change. No page of another site can send it, so with it any host name is accepted."""
 BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
@@ -26,14 +26,14 @@ BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 
 
 class Access(Protocol):
-    """Who may ask what."""
+    """Decides on requests."""
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why the request is refused, or None."""
+        """The response that refuses the request, or None."""
 
 
 class ProbesOnly:
-    """For an agent that can't tell yet who may ask for more."""
+    """Answers probes only: for an agent whose configuration isn't valid yet."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -52,23 +52,23 @@ class Guard:
         self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why the request is refused, or None."""
+        """The response that refuses the request, or None."""
         if not _is_for_all(request.path) and not self._has_token(request):
-            is_meant = self._is_meant(request)
-            if self._needs_token(request, is_meant=is_meant):
+            is_named = self._names_this_agent(request)
+            if self._needs_token(request, is_named=is_named):
                 return refuse(401, "a token is needed: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
-            if not is_meant:
-                return refuse(403, self._how(request.host[:64]))
-        if request.method not in LOOKING and _is_from_elsewhere(request):
+            if not is_named:
+                return refuse(403, self._name_advice(request.host[:64]))
+        if request.method not in READING and _is_from_another_site(request):
             return refuse(403, "pages of other sites may not change anything here")
         return None
 
-    def _needs_token(self, request: web.Request, *, is_meant: bool) -> bool:
+    def _needs_token(self, request: web.Request, *, is_named: bool) -> bool:
         """Changes always need it if one is set; reading needs it only if the agent listens beyond loopback."""
         if self._token is None:
             return False
         is_open = self._settings.allow_anonymous or self._is_local
-        return request.method not in LOOKING or not (is_open and is_meant)
+        return request.method not in READING or not (is_open and is_named)
 
     @property
     def _token(self) -> Secret | None:
@@ -84,17 +84,18 @@ class Guard:
             given = request.query.get("access_token", "")
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
-    def _is_meant(self, request: web.Request) -> bool:
-        """Whether a request without a token can't come from a foreign page by DNS rebinding. Beyond loopback everyone
-        may read under any name. A change needs a name that no one else can point to the agent, or the header of a
-        program and none that a browser sends.
-        """
-        if not self._is_local and (request.method in LOOKING or _is_by_a_program(request)):
-            return True
-        name = (urlsplit(f"//{request.host}").hostname or "") if _is_sound(request.host) else ""
-        return _is_own_name(name) or name in self._names
+    def _names_this_agent(self, request: web.Request) -> bool:
+        """Return true where a request without a token can't come from a foreign page by DNS rebinding.
 
-    def _how(self, host: str) -> str:
+        Beyond loopback everyone may read under any name. A change needs a name that no one else can point to the agent,
+        or the header of a program and none that a browser sends.
+        """
+        if not self._is_local and (request.method in READING or _is_by_a_program(request)):
+            return True
+        name = (urlsplit(f"//{request.host}").hostname or "") if _is_parsable(request.host) else ""
+        return _is_local_name(name) or name in self._names
+
+    def _name_advice(self, host: str) -> str:
         """The advice if the name is refused."""
         if self._is_local:
             return f"this agent isn't called {host!r}; use its address or localhost"
@@ -118,7 +119,7 @@ def _bearer(header: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _is_from_elsewhere(request: web.Request) -> bool:
+def _is_from_another_site(request: web.Request) -> bool:
     """Browsers send these headers, old ones only `Origin`, which differs behind a proxy; other programs send none."""
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
@@ -126,10 +127,10 @@ def _is_from_elsewhere(request: web.Request) -> bool:
     origin = request.headers.get("Origin")
     if origin is None:
         return False
-    return not _is_sound(origin) or urlsplit(origin).netloc.lower() != request.host.lower()
+    return not _is_parsable(origin) or urlsplit(origin).netloc.lower() != request.host.lower()
 
 
-def _is_sound(address: str) -> bool:
+def _is_parsable(address: str) -> bool:
     try:
         urlsplit(address if "//" in address else f"//{address}")
     except ValueError:
@@ -137,7 +138,7 @@ def _is_sound(address: str) -> bool:
     return True
 
 
-def _is_own_name(name: str) -> bool:
+def _is_local_name(name: str) -> bool:
     """Names that no foreign name server resolves."""
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -15,14 +15,18 @@ from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
-from agent.status.http.answers import refuse
-from agent.status.http.api import Acknowledge, Act, Api, DeleteShovel, PauseLink
-from agent.status.http.client import Connection
-from agent.status.http.clients import Connections
+from agent.status.fleet import Peers
+from agent.status.http.api import HttpApi, LinkActions
+from agent.status.http.connections import (
+    MOST_BODY,
+    ClientConnection,
+    ClientConnections,
+    descriptor_limit,
+    most_connections,
+)
 from agent.status.http.guard import Access, Guard
-from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
+from agent.status.http.responses import refuse
 from agent.status.page import serve
-from agent.status.peers import Peers
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 5.0
@@ -31,40 +35,27 @@ BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 
 class HttpServer:
-    """Serves one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one,
-    `token` and `peers` answer those that are configured now."""
+    """Serves one board, and passes actions on; `token` and `peers` return those that are configured now."""
 
     def __init__(
         self,
         settings: HttpSettings,
         board: Board,
-        act: Act,
+        actions: LinkActions,
         *,
-        delete_shovel: DeleteShovel,
-        pause: PauseLink | None = None,
-        acknowledge: Acknowledge | None = None,
         token: Callable[[], Secret | None] = lambda: None,
         peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
         guard: Access | None = None,
         named: str = "agent.http.listen",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`guard` is what `settings` ask for, unless it is given. `named` is where the address is from."""
+        """`guard` is what `settings` ask for, unless it is given. `named` is the option that the address is from."""
         self._settings = settings
         self._named = named
         self._board = board
         self._guard = guard or Guard(settings, token)
-        self.connections = Connections(clock, most_connections(descriptor_limit()))
-        self._api = Api(
-            board,
-            act,
-            self.connections,
-            delete_shovel=delete_shovel,
-            pause=pause,
-            acknowledge=acknowledge,
-            histograms=settings.histograms,
-            peers=Peers(board, peers),
-        )
+        self.connections = ClientConnections(clock, most_connections(descriptor_limit()))
+        self._api = HttpApi(board, actions, self.connections, Peers(board, peers), settings.histograms)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._tasks = GuardedTasks(board.errors)
@@ -93,10 +84,10 @@ class HttpServer:
             ) from error
         self._tasks.keep("watch HTTP connections", self.connections.watch)
 
-    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> Connection:
+    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> ClientConnection:
         if runner.server is None:
             raise ConnectionAbortedError("the agent is stopping")
-        return Connection(runner.server, self.connections, loop=loop)
+        return ClientConnection(runner.server, self.connections, loop=loop)
 
     async def stop(self) -> None:
         self._board.close()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
 from agent.slices import in_slices
-from agent.status.board import Board, Entry
-from agent.status.feed import Feed
-from agent.status.http.answers import compact
-from agent.status.http.turns import Turns
+from agent.status.board import Board
+from agent.status.changes import Feed
+from agent.status.entry import BoardEntry
+from agent.status.http.connections import ResponseLimit
+from agent.status.http.responses import compact
+from agent.status.views import link_view, sample_view
 
+View = Callable[[Board, BoardEntry], Mapping[str, Any]]
 HEARTBEAT: Final = 15.0
 GATHER: Final = 0.1  # changes within this time are sent together
 MOST_READERS: Final = 64
@@ -22,15 +25,15 @@ STILL_HERE: Final = b": still here\n\n"
 HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.StreamResponse:
+async def stream_events(request: web.Request, board: Board, limit: ResponseLimit) -> web.StreamResponse:
     """Runs until the agent stops or the connection ends, also because the reader disconnects or reads too slowly."""
-    most = min(MOST_READERS, turns.most_connections // 2)
+    most = min(MOST_READERS, limit.most_connections // 2)
     if board.readers >= most:
         raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
     response = web.StreamResponse(headers=HEADERS)
     with board.feed() as feed:
-        async with turns.one():
-            links = _event("links", await _list(board, board, board.view))
+        async with limit.slot():
+            links = _event("links", await _list(board, board, link_view))
         await response.prepare(request)
         if request.method == "HEAD":
             return response
@@ -58,15 +61,16 @@ async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes
             yield _event("gone", compact({"id": link_id}))
         async for link_id in in_slices(changes.changed):
             if link_id in board:
-                yield _event("link", compact(board.view(board[link_id])))
+                yield _event("link", compact(link_view(board, board[link_id])))
         moved = [board[link_id] for link_id in changes.moved if link_id in board]
         if moved:
-            yield _event("samples", await _list(board, moved, board.sample))
+            yield _event("samples", await _list(board, moved, sample_view))
 
 
-async def _list(board: Board, entries: Iterable[Entry], view: Callable[[Entry], dict[str, Any]]) -> str:
+async def _list(board: Board, entries: Iterable[BoardEntry], view: View) -> str:
     """Only of links that still exist when their turn comes."""
-    return f"[{','.join([compact(view(entry)) async for entry in in_slices(entries) if entry.link.id in board])}]"
+    shown = [compact(view(board, entry)) async for entry in in_slices(entries) if entry.link.id in board]
+    return f"[{','.join(shown)}]"
 
 
 def _event(name: str, data: str) -> bytes:

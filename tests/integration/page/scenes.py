@@ -9,7 +9,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 from agent.amqp.failures import alarm_of
 from agent.core.links.lifecycle import Blocked, LinkState, Phase
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, failed_for, link
 
 REFUSED: Final = failed("upstream paris: connection refused by paris.example:5672; see that a broker listens there")
@@ -73,7 +73,7 @@ def forwarding(served: Served, shown: Shown, hours: float) -> None:
             shown.counts.forwarded += 15
             shown.gauges.backlog = 5_000 if 7_200 <= ago < 7_300 else 10
             entry = served.board[shown.link.id]
-            entry.history.sample(entry.look(now - ago))
+            entry.history.add_sample(entry.sample_at(now - ago))
 
     served.do(record)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ from agent.core.addresses.http_url import HttpUrl, parse_peer
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
-from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
+from agent.core.links.lifecycle import Failed, LinkState, Pause, Phase, Stalled
 from agent.core.model import (
     Exchange,
     ExchangeLink,
@@ -28,8 +28,10 @@ from agent.core.model import (
     ShovelLink,
 )
 from agent.core.settings import HttpSettings
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import Failure, FailureKind, Place, Side
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.http.server import HttpServer
 
 RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)
@@ -117,7 +119,7 @@ class Served:
         self.board = Board(time.time, f"{cluster}-a", cluster=cluster, group=cluster, version="0.1.0", ready=True)
         settings = HttpSettings(host, port, Secret(token) if token else None)
         self.url = f"http://127.0.0.1:{port}/"
-        self._server = HttpServer(settings, self.board, self._act, delete_shovel=self._delete_shovel, peers=self._peers)
+        self._server = HttpServer(settings, self.board, self, peers=self._peers)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served board", daemon=True)
 
@@ -129,7 +131,7 @@ class Served:
         asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(PATIENCE)
         return self
 
-    async def _delete_shovel(self, vhost: str, name: str) -> None:
+    async def delete_shovel(self, vhost: str, name: str) -> None:
         """The page doesn't ask for it."""
 
     def stop_serving(self) -> None:
@@ -173,5 +175,11 @@ class Served:
 
         self.do(tick)
 
-    def _act(self, link_id: str, action: str) -> None:
+    def act(self, link_id: str, action: str) -> None:
         self.acted.append((link_id, action))
+
+    def pause(self, link_id: str, _pause: Pause) -> None:
+        self.act(link_id, "pause")
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        self.board.acknowledge(links)

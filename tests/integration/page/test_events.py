@@ -62,5 +62,5 @@ def test_an_agent_that_starts_again_begins_its_events_again(serve: Serve, visit:
     expect(page.locator("#event-list .event")).not_to_have_count(0)
     opened.may_fail_to_load = True
     served.do(served.board.close)  # ends the events; the page connects again
-    served.do(served.board.recent.__init__)  # type: ignore[misc]  # as a new process has none
+    served.do(served.board.transitions.__init__)  # type: ignore[misc]  # as a new process has none
     expect(page.locator("#no-events")).to_be_visible()

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from agent.core.links.lifecycle import LinkState
 from agent.errors import FailureKind
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.scenes import DENIED, REFUSED_QUEUE, WIDE, blocked, denied, few, forwarding
 from tests.integration.page.served import COMPLETED, PAUSED, RUNNING, STALLED, Shown, failed, link

@@ -13,7 +13,8 @@ from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
 from agent.core.links.critical import LagCritical
 from agent.errors import FailureKind
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
+from agent.status.views import link_view
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
 from tests.integration.page.scenes import (
@@ -330,5 +331,5 @@ def test_the_table_begins_with_the_incident_as_the_command_does(serve: Serve, vi
     page = visit(served.url).page
     expect_names(page, "m-live3", "m-live4", "z-idle", "a-old1", "a-old2", "c", "a-fine", "b", "a")
     board = served.board
-    ordered = in_order(served.do(lambda: [board.view(entry) for entry in board]))
+    ordered = in_order(served.do(lambda: [link_view(board, entry) for entry in board]))
     assert [each.get("exchange") or each["name"] for each in ordered] == names(page)

@@ -107,7 +107,7 @@ def test_no_label_of_a_chart_is_cut_off(serve: Serve, visit: Open) -> None:
     def record() -> None:
         entry = served.board[shown.link.id]
         for ago in (60, 30):
-            entry.history.sample(entry.look(served.board.clock() - ago))
+            entry.history.add_sample(entry.sample_at(served.board.clock() - ago))
 
     served.do(record)
     page = visit(served.url, "#/links/00000001", viewport={"width": 390, "height": 900}).page

@@ -20,6 +20,7 @@ from agent.downstream.watch import ReloadCause
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from agent.status.metrics import exposition
+from agent.status.views import overview
 from tests.integration.federation.conftest import SiteOn, site_on
 from tests.integration.federation.sites import Site, federated
 from tests.lab.node import Node
@@ -64,9 +65,9 @@ async def test_bindings_are_followed_again_after_an_unforeseen_error(
     finally:
         await supervisor.stop()
     assert supervisor.listener.has_failed
-    [problem] = board.overview()["problems"]
+    [problem] = overview(board)["problems"]
     assert TASK in problem
-    assert board.overview()["reload_success"]
+    assert overview(board)["reload_success"]
     metrics = b"".join(await exposition(board)).decode()
     assert f'federation_agent_unexpected_errors_total{{task="{TASK}"}} 1\n' in metrics
     assert 'federation_agent_unexpected_errors_total{task="look for the federation plugin"} 0\n' in metrics

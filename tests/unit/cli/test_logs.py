@@ -8,13 +8,16 @@ import logging
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.cli.logs import FEW, PERIOD, RepeatsDropped, configure_logging
+from agent.cli.logs import FEW, PERIOD, Repeats, RepeatsDropped, configure_logging
 from agent.core.settings import LogFormat, LogLevel, LogSettings
 
 SECRET = "s3ntinel"
@@ -174,3 +177,28 @@ def test_what_repeats_is_said_a_few_times_and_then_once_in_a_while() -> None:
     assert (said[-1]["link"], said[-1]["repeated"]) == ("a", 50 - FEW)
     log(link="a", status="running")
     assert len(said) == 2 * FEW + 2
+
+
+def test_a_few_are_said_and_then_one_a_period_with_their_number() -> None:
+    repeats = Repeats(few=3, period=300, most=10)
+    heard = [repeats.count("a", now) for now in range(1000)]
+    said = {now: unsaid for now, unsaid in enumerate(heard) if unsaid is not None}
+    assert said == {0: 0, 1: 0, 2: 0, 300: 297, 600: 299, 900: 299}
+
+
+def test_something_else_is_said_at_once() -> None:
+    repeats = Repeats(few=1, period=300, most=10)
+    assert [repeats.count(what, 0) for what in "aabab"] == [0, None, 0, None, None]
+
+
+def test_what_was_quiet_for_long_is_new() -> None:
+    repeats = Repeats(few=2, period=300, most=10)
+    assert [repeats.count("a", now) for now in (0, 400, 401, 402)] == [0, 0, 0, None]
+
+
+@given(st.lists(st.integers(0, 20)))
+def test_it_remembers_no_more_than_it_may(heard: list[int]) -> None:
+    repeats = Repeats(few=1, period=300, most=5)
+    for number, what in enumerate(heard):
+        repeats.count(what, number)
+    assert sum(deepcopy(repeats).count(each, len(heard)) is None for each in range(21)) <= 5

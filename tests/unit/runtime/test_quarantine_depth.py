@@ -10,7 +10,7 @@ from agent.core.addresses.uri import parse
 from agent.core.rules.quarantine import QUEUE
 from agent.links.ends import End
 from agent.runtime.quarantine_depth import QuarantineDepths
-from agent.status.board import Board, InQuarantine
+from agent.status.board import Board, QuarantineDepth
 from tests.simulation.broker.queues import Queue
 from tests.simulation.network import Stream
 from tests.unit.model_brokers import THERE, Models, among_models
@@ -40,7 +40,7 @@ def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
 
         for _ in range(3):
             await looks.look()
-        assert (asked, board.in_quarantine) == (1, InQuarantine(0, is_exact=True))
+        assert (asked, board.quarantine_depth) == (1, QuarantineDepth(0, is_exact=True))
         broker.make_queue(Queue(QUEUE, durable=True))
         for body in (b"a", b"b"):
             broker.publish("", QUEUE, b"\0\0", body)
@@ -49,19 +49,19 @@ def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
         links[7].counts.quarantined["too_large"] = 2
         for _ in range(3):
             await looks.look()
-        assert (asked, board.in_quarantine) == (4, InQuarantine(2, is_exact=True))
+        assert (asked, board.quarantine_depth) == (4, QuarantineDepth(2, is_exact=True))
 
         broker.delete_queue(broker.queues[QUEUE])
         for _ in range(3):
             await looks.look()
-        assert (asked, board.in_quarantine) == (5, InQuarantine(0, is_exact=True))
+        assert (asked, board.quarantine_depth) == (5, QuarantineDepth(0, is_exact=True))
         open_ones[end] = await connect(URI, where="upstream origin", name="test")
         for _ in range(3):
             await looks.look()
         assert asked == 6, "once after each reconnect: another agent may have been here"
         links.append(Link(End("upstream away", ())))
         await looks.look()
-        assert (asked, board.in_quarantine) == (6, InQuarantine(0, is_exact=False))
+        assert (asked, board.quarantine_depth) == (6, QuarantineDepth(0, is_exact=False))
 
     among_models(live)
 
@@ -76,17 +76,17 @@ def test_ends_of_one_place_are_counted_together_whichever_has_put_something_ther
         open_ones = {end: await connect(URI, where=end.where, name="test") for end in ends[1:]}
         looks = QuarantineDepths(lambda: links, open_ones.get, board)
         await looks.look()
-        assert board.in_quarantine == InQuarantine(0, is_exact=False), "the first was never connected"
+        assert board.quarantine_depth == QuarantineDepth(0, is_exact=False), "the first was never connected"
 
         broker.make_queue(Queue(QUEUE, durable=True))
         broker.publish("", QUEUE, b"\0\0", b"a")
         links[1].counts.quarantined["too_large"] = 1
         open_ones[ends[0]] = await connect(URI, where=ends[0].where, name="test")
         await looks.look()
-        assert board.in_quarantine == InQuarantine(1, is_exact=True)
+        assert board.quarantine_depth == QuarantineDepth(1, is_exact=True)
         del open_ones[ends[1]]
         broker.publish("", QUEUE, b"\0\0", b"b")
         await looks.look()
-        assert board.in_quarantine == InQuarantine(2, is_exact=True), "any of them may look"
+        assert board.quarantine_depth == QuarantineDepth(2, is_exact=True), "any of them may look"
 
     among_models(live)

@@ -17,7 +17,8 @@ from agent.core.addresses.uri import Mechanism, parse
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
 from agent.runtime.ticker import EVERY, LATE, PATIENCE, Fairness, tick_links
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from tests.unit.amqp.wire.link import Wire, calls, feed, opened, turn
 from tests.unit.amqp.wire.virtual_loop import VirtualLoop, in_virtual_time
 from tests.unit.status.test_board import LINK, Clock

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import aiohttp
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.secret import Secret
-from agent.core.links.lifecycle import LinkState
+from agent.core.links.lifecycle import LinkState, Pause
 from agent.core.settings import HttpSettings
-from agent.status.board import Board, Gauges
+from agent.core.status.acknowledgements import Acknowledgement
+from agent.status.board import Board
+from agent.status.entry import Gauges
 from agent.status.http.server import HttpServer
 from tests.unit.status.test_board import LINK, Clock
 
@@ -32,13 +34,21 @@ class Served:
         self.server = HttpServer(
             settings,
             self.board,
-            lambda link_id, action: self.asked.append((link_id, action)),
-            delete_shovel=self._delete_shovel,
+            self,
             clock=lambda: self.later,
         )
         self.port = port
 
-    async def _delete_shovel(self, vhost: str, name: str) -> str | None:
+    def act(self, link_id: str, action: str) -> None:
+        self.asked.append((link_id, action))
+
+    def pause(self, link_id: str, _pause: Pause) -> None:
+        self.act(link_id, "pause")
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        self.board.acknowledge(links)
+
+    async def delete_shovel(self, vhost: str, name: str) -> str | None:
         self.deleted.append((vhost, name))
         if isinstance(self.deletion, Exception):
             raise self.deletion

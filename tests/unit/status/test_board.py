@@ -10,12 +10,14 @@ from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
+from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Board, Gauges
+from agent.status.board import Board
 from agent.status.causes import facts, summary
-from agent.status.http.native import link_view
+from agent.status.entry import Gauges
 from agent.status.metrics import exposition
-from agent.status.times import rfc3339
+from agent.status.native import native_link
+from agent.status.views import history_view, link_view, overview, sample_view
 from tests.unit.core.some_links import queue_link, shovel_link
 
 LINK = ExchangeLink(
@@ -51,7 +53,7 @@ def board() -> tuple[Board, Clock]:
 def test_a_link_as_the_api_tells_it() -> None:
     made, _ = board()
     made.changed(LINK.id, RUNNING)
-    view = made.view(made[LINK.id])
+    view = link_view(made, made[LINK.id])
     assert (view["id"], view["kind"], view["exchange"], view["upstream_exchange"]) == (
         "1a2b3c4d", "exchange", "orders", "there",
     )  # fmt: skip
@@ -65,10 +67,10 @@ def test_a_shovel_shows_where_its_messages_come_from_and_go_to() -> None:
     made, _ = board()
     link = shovel_link()
     made.put(link, RUNNING, Counts(), Gauges)
-    view = made.view(made[link.id])
+    view = link_view(made, made[link.id])
     assert (view["source"], view["destination"]) == ("queue q", "each message's own exchange")
     assert view["destination_uri"] == link.shovel.destination_uris[0].safe
-    assert "source" not in made.view(made[LINK.id])
+    assert "source" not in link_view(made, made[LINK.id])
 
 
 def test_since_tells_when_the_status_changed_and_nothing_else() -> None:
@@ -86,7 +88,7 @@ def test_since_tells_when_the_status_changed_and_nothing_else() -> None:
 def test_the_native_route_gives_the_native_names() -> None:
     made, _ = board()
     made.changed(LINK.id, BROKEN)
-    view = link_view(made, made[LINK.id])
+    view = native_link(made, made[LINK.id])
     assert view["status"] == "error"
     assert view["error"] == "connection refused"
     assert (view["type"], view["exchange"], view["upstream_exchange"]) == ("exchange", "orders", "there")
@@ -114,7 +116,7 @@ def test_why_it_had_to_begin_anew_is_counted_once_an_outage() -> None:
     for broken in (lost, again, None, again):
         made.changed(LINK.id, replace(RUNNING, broken=broken))
     assert made[LINK.id].failures == {(Side.DOWNSTREAM, "lost"): 1, (Side.DOWNSTREAM, "unreachable"): 1}
-    assert made.view(made[LINK.id])["reconnects"] == 2
+    assert link_view(made, made[LINK.id])["reconnects"] == 2
 
 
 def test_seconds_of_being_blocked_add_up_while_they_pass() -> None:
@@ -138,19 +140,19 @@ def test_the_last_confirm_is_when_the_count_last_grew() -> None:
     made = Board(clock, "dc2-a")
     made.put(LINK, RUNNING, counts, Gauges)
     made.moved(LINK.id)
-    assert made.view(made[LINK.id])["last_confirm"] is None
+    assert link_view(made, made[LINK.id])["last_confirm"] is None
     counts.forwarded += 1
     clock.now += 1
     made.moved(LINK.id)
     clock.now += 1
     made.moved(LINK.id)
-    assert made.view(made[LINK.id])["last_confirm"] == "2027-01-15T08:00:01.000Z"
+    assert link_view(made, made[LINK.id])["last_confirm"] == "2027-01-15T08:00:01.000Z"
 
 
 def test_nobody_here_owns_what_another_runs() -> None:
     made, _ = board()
     made.changed(LINK.id, LinkState(started=True, standby="the plugin runs it"))
-    view = made.view(made[LINK.id])
+    view = link_view(made, made[LINK.id])
     assert (view["status"], view["owner"], view["error"]) == ("standby", None, "the plugin runs it")
 
 
@@ -158,7 +160,7 @@ def test_what_a_link_went_through_ends_with_now() -> None:
     made, clock = board()
     made.changed(LINK.id, RUNNING)
     clock.now += 60
-    story = made.story(made[LINK.id])
+    story = history_view(made, made[LINK.id])
     assert [(each["status"], each["reason"]) for each in story["transitions"]] == [
         ("starting", "appeared"),
         ("running", "opened"),
@@ -169,7 +171,7 @@ def test_what_a_link_went_through_ends_with_now() -> None:
 def test_the_agent_itself() -> None:
     made, _ = board()
     made.problems, made.notes, made.cluster = ("agent.yaml:1:1: bad",), ("odd",), "rabbit@dc2"
-    told = made.overview()
+    told = overview(made)
     assert (told["agent"], told["cluster"], told["reload_success"], told["reloaded"]) == (
         "dc2-a",
         "rabbit@dc2",
@@ -187,7 +189,7 @@ def test_a_link_that_is_removed_says_when_and_readers_get_all_of_it() -> None:
     made = Board(clock, "dc2-a")
     made.put(LINK, RUNNING, Counts(), lambda: Gauges(removal="removed in 5 s", backlog=4))
     made.changed(LINK.id, replace(RUNNING, phase=Phase.AWAITING_REMOVAL, unwanted=Unwanted(1.0)))
-    view = made.view(made[LINK.id])
+    view = link_view(made, made[LINK.id])
     assert (view["status"], view["error"], view["backlog"]) == ("removing", "removed in 5 s", 4)
     with made.feed() as feed:
         made.moved(LINK.id)
@@ -197,9 +199,9 @@ def test_a_link_that_is_removed_says_when_and_readers_get_all_of_it() -> None:
 def test_an_unexpected_error_is_among_the_problems_and_keeps_no_definitions_out_of_force() -> None:
     board = Board(Clock(), "dc2-a")
     board.errors.report("follow bindings", ValueError("s3cret"))
-    overview = board.overview()
-    assert overview["reload_success"]
-    [problem] = overview["problems"]
+    shown = overview(board)
+    assert shown["reload_success"]
+    [problem] = shown["problems"]
     assert "'follow bindings' (ValueError)" in problem
     assert "s3cret" not in problem
 
@@ -269,9 +271,9 @@ def moving(link: Link = LINK) -> tuple[Board, Clock]:
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     made, clock = moving()
-    assert made.view(made[LINK.id])["rate"] == made.sample(made[LINK.id])["rate"] == 18
+    assert link_view(made, made[LINK.id])["rate"] == sample_view(made, made[LINK.id])["rate"] == 18
     clock.now += 60
-    assert made.view(made[LINK.id])["rate"] == 0
+    assert link_view(made, made[LINK.id])["rate"] == 0
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 def test_a_link_that_does_not_run_has_no_rate(state: LinkState, rate: int) -> None:
     made, _ = moving()
     made.changed(LINK.id, state)
-    assert made.view(made[LINK.id])["rate"] == rate
+    assert link_view(made, made[LINK.id])["rate"] == rate
 
 
 def test_readers_learn_that_a_rate_falls_though_nothing_moves() -> None:
@@ -297,7 +299,7 @@ def test_readers_learn_that_a_rate_falls_though_nothing_moves() -> None:
         for _ in range(15):
             clock.now += 1
             made.tick()
-            rates += [made.sample(made[each])["rate"] for each in feed.take().moved]
+            rates += [sample_view(made, made[each])["rate"] for each in feed.take().moved]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == 0
     assert len(rates) < 15
@@ -309,11 +311,11 @@ def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
     entry = made[LINK.id]
     entry.gauges = lambda: gauges
     made.moved(LINK.id)
-    assert (made.view(entry)["backlog"], made.view(entry)["backlog_last"]) == (849, 849)
+    assert (link_view(made, entry)["backlog"], link_view(made, entry)["backlog_last"]) == (849, 849)
     begun = clock.now
     gauges.backlog = None
     clock.now += 240
-    view = made.view(entry)
+    view = link_view(made, entry)
     assert (view["backlog"], view["backlog_last"], view["backlog_last_at"]) == (None, 849, rfc3339(begun))
     assert (facts(made, entry, 0.0).waiting, facts(made, entry, 0.0).waited_last) == (None, 849)
 
@@ -324,19 +326,19 @@ async def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_
     link = replace(LINK, settings=LinkSettings(lag_critical=LagCritical(seconds=300)))
     waiting = [0]
     made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
-    assert made.view(made[link.id])["behind_seconds"] == 0
+    assert link_view(made, made[link.id])["behind_seconds"] == 0
     waiting[0] = 5
     clock.now += 299
-    assert made.view(made[link.id])["critical_since"] is None
+    assert link_view(made, made[link.id])["critical_since"] is None
     clock.now += 1
-    shown = made.view(made[link.id])
+    shown = link_view(made, made[link.id])
     assert (shown["behind_seconds"], shown["critical_since"]) == (300, rfc3339(clock.now))
     assert shown["lag_critical"] == {"seconds": 300, "messages": None}
     clock.now += 10
     assert facts(made, made[link.id], clock.now).behind_since == clock.now - 10
-    told = made.view(made[link.id])["error"]
+    told = link_view(made, made[link.id])["error"]
     assert told == "5 min 10 s behind (limit 5 min): out 0/s"
-    assert (made.sample(made[link.id])["error"], (await summary(made))["causes"][0]["error"]) == (told, told)
+    assert (sample_view(made, made[link.id])["error"], (await summary(made))["causes"][0]["error"]) == (told, told)
     waiting[0] = 0
     assert facts(made, made[link.id], clock.now).behind_since is None
 
@@ -380,7 +382,7 @@ async def test_the_reason_of_a_lag_is_what_the_samples_and_the_gauges_show(
         counts.forwarded += 47
         backlog[0] += published - 47
     [cause] = (await summary(made))["causes"]
-    assert (cause["error"], made.view(made[LINK.id])["error"]) == (told, told)
+    assert (cause["error"], link_view(made, made[LINK.id])["error"]) == (told, told)
     assert cause["advice"].startswith(advised)
 
 
@@ -391,27 +393,27 @@ def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_wh
     waiting: list[int | None] = [5]
     made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
     entry = made[link.id]
-    assert made.view(entry)["critical_since"] is None
+    assert link_view(made, entry)["critical_since"] is None
     waiting[0] = None
     entry.change(STANDBY, clock.now)
     clock.now += 3600
-    shown = made.view(entry)
+    shown = link_view(made, entry)
     assert (shown["behind_seconds"], shown["critical_since"], entry.lag_is_critical) == (None, None, False)
     clock.now += 3600
     entry.change(RUNNING, clock.now)
-    assert made.view(entry)["critical_since"] is None, "what waited before is unknown"
+    assert link_view(made, entry)["critical_since"] is None, "what waited before is unknown"
     waiting[0] = 1
     clock.now += 299
-    assert made.view(entry)["critical_since"] is None
+    assert link_view(made, entry)["critical_since"] is None
     clock.now += 1
-    assert made.view(entry)["critical_since"] is not None
+    assert link_view(made, entry)["critical_since"] is not None
 
 
 def test_a_link_without_lag_critical_is_never_behind() -> None:
     made, clock = board()
     made.put(LINK, RUNNING, Counts(), lambda: Gauges(backlog=10**6))
     clock.now += 10**6
-    shown = made.view(made[LINK.id])
+    shown = link_view(made, made[LINK.id])
     assert (shown["lag_critical"], shown["behind_seconds"], shown["critical_since"]) == (None, None, None)
 
 
@@ -431,7 +433,7 @@ async def test_a_link_in_backoff_that_fails_otherwise_has_that_reason_and_since_
     clock.now += 240
     made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM))
     clock.now += 15
-    assert made.view(made[LINK.id])["reason"] == "downstream_unreachable"
+    assert link_view(made, made[LINK.id])["reason"] == "downstream_unreachable"
     told = await summary(made)
     assert await causes_told(made) == [("downstream", "dc2", "unreachable", 1)]
     assert told["verdict"] == "dc2 (downstream): unreachable for 15 s, 1 of 1 link down"
@@ -495,7 +497,7 @@ def test_a_link_shows_the_clusters_at_both_ends_once_any_link_has_met_them() -> 
     met = Gauges(met=((parse("amqp://far:2"), "dc1"), (parse("amqp://third"), "dc3")))
 
     def ends(link: Link) -> tuple[str | None, str | None]:
-        view = made.view(made[link.id])
+        view = link_view(made, made[link.id])
         return view["upstream_cluster"], view["destination_cluster"]
 
     for link in (LINK, between, back):

@@ -12,13 +12,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
+from agent.core.addresses.expiry import Credential, Expiry, Peer
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status
 from agent.errors import Failure, FailureKind, Side
-from agent.status import metrics
-from agent.status.board import Board, Gauges
-from agent.status.http import native
-from agent.status.metrics import USUAL, Form
-from agent.status.stuck import STUCK
+from agent.status import metrics, native
+from agent.status.board import Board
+from agent.status.entry import Gauges
+from agent.status.metric_definitions import STUCK
+from agent.status.metrics import USUAL, Form, expiries
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 BEGAN = Clock.now
@@ -342,3 +343,28 @@ def test_openmetrics_holds_the_same(is_brief: bool) -> None:
     assert text.endswith("# EOF\n")
     families = open_families(text)  # type: ignore[no-untyped-call]
     assert {sample.name for family in families for sample in family.samples} == plain
+
+
+def test_the_first_of_several_alike_is_told() -> None:
+    told = expiries(
+        (
+            Expiry(Peer.UPSTREAM, Credential.SERVER, 300.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.UPSTREAM, Credential.SERVER, 200.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.UPSTREAM, Credential.CLIENT, 100.0, vhost='a"b', upstream="origin"),
+            Expiry(Peer.DOWNSTREAM, Credential.JWT, 50.5),
+        )
+    ).decode()
+    found = {
+        (sample.name, sample.labels["peer"], sample.labels["vhost"], sample.labels.get("certificate")): sample.value
+        for family in text_string_to_metric_families(told)
+        for sample in family.samples
+    }
+    certificate, token = (
+        "federation_agent_certificate_expiry_timestamp_seconds",
+        "federation_agent_token_expiry_timestamp_seconds",
+    )
+    assert found == {
+        (certificate, "upstream", 'a"b', "server"): 200.0,
+        (certificate, "upstream", 'a"b', "client"): 100.0,
+        (token, "downstream", "", None): 50.5,
+    }

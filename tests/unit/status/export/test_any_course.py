@@ -15,10 +15,10 @@ from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import Fsync, StatusExportSettings
-from agent.status.board import Board, Entry, Gauges
-from agent.status.export.events import Events, day_at
-from agent.status.export.files import ExportFiles, Line
-from agent.status.export.names import FileNames
+from agent.status.board import Board
+from agent.status.entry import BoardEntry, Gauges
+from agent.status.export.events import ExportEvents, day_at
+from agent.status.export.files import EventFiles, ExportLine, FileNames
 from tests.unit.status.export.reading import events, finished, unfinished
 from tests.unit.status.export.writing import STARTED, Clock, crash
 from tests.unit.status.test_board import LINK
@@ -43,17 +43,17 @@ class Course(RuleBasedStateMachine):
         self.runs += 1
         self.board = Board(self.wall, "dc2-a", group=f"run {self.runs}")
         self.board.put(LINK, LinkState(), Counts(), Gauges)
-        self.events = Events(self.board)
+        self.events = ExportEvents(self.board)
         names = FileNames.of(self.board.owner, self.wall.now)
-        self.files = ExportFiles(StatusExportSettings(str(self.directory), fsync=Fsync.NEVER), names, clock=self.clock)
+        self.files = EventFiles(StatusExportSettings(str(self.directory), fsync=Fsync.NEVER), names, clock=self.clock)
         self.files.prepare(day_at(self.wall.now))
         self.keep(self.events.of_agent(AgentStatus.STARTED, 10))
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> BoardEntry:
         return self.board[LINK.id]
 
-    def keep(self, *lines: Line) -> None:
+    def keep(self, *lines: ExportLine) -> None:
         self.files.write(lines)
         self.kept |= keys(b"".join(line.text for line in lines))
 

@@ -14,9 +14,11 @@ from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
 from agent.core.links.upstream_account import Compared
 from agent.core.model import LinkSettings
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Board, Gauges
-from agent.status.export.events import Events
-from agent.status.export.files import Line
+from agent.status.board import Board
+from agent.status.entry import Gauges
+from agent.status.export.events import ExportEvents
+from agent.status.export.files import ExportLine
+from agent.status.views import history_view, link_view
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 GAUGES = Gauges(
@@ -51,7 +53,7 @@ def board(**more: Any) -> Board:
     return made
 
 
-def told(line: Line) -> dict[str, Any]:
+def told(line: ExportLine) -> dict[str, Any]:
     assert line.text.endswith(b"\n")
     assert line.text.count(b"\n") == 1
     event: dict[str, Any] = json.loads(line.text)
@@ -65,7 +67,7 @@ def told(line: Line) -> dict[str, Any]:
 def test_a_transition_tells_all_of_its_link() -> None:
     found = board()
     found.changed(LINK.id, BROKEN)
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
+    event = told(ExportEvents(found).transition(found[LINK.id], Status.RUNNING))
     transfer = event.pop("transfer")
     assert event == {
         "schema": 3, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
@@ -95,14 +97,14 @@ def test_what_could_be_compared_upstream_is_told() -> None:
     found = board()
     gauges = replace(GAUGES, upstream=Compared(2, entered=9, acknowledged=7, growth=-1, settled=7, waiting=3))
     found.put(LINK, LinkState(), Counts(), lambda: gauges)
-    event = told(Events(found).sample(found[LINK.id]))
+    event = told(ExportEvents(found).sample(found[LINK.id]))
     expected = {"looks": 2, "entered": 9, "acknowledged": 7, "growth": -1, "settled": 7, "settled_again": 0}
     assert {name: event[name] for name in (*expected, "waiting")} == expected | {"waiting": 3}
 
 
 def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:
     found = board()
-    event = told(Events(found).sample(found[LINK.id]))
+    event = told(ExportEvents(found).sample(found[LINK.id]))
     assert (event["type"], event["status"], event["previous"]) == ("sample", "starting", None)
     assert (event["reason"], event["error"]) == ("appeared", None)
 
@@ -112,9 +114,11 @@ def test_a_sample_has_the_reason_of_the_transition_before_it() -> None:
     found.changed(LINK.id, BROKEN)
     found.changed(LINK.id, replace(BROKEN, broken=Failed("timed out", Failure(FailureKind.UNREACHABLE, Side.UPSTREAM))))
     entry = found[LINK.id]
-    sample, transition = (told(line) for line in (Events(found).sample(entry), Events(found).transition(entry, None)))
+    sample, transition = (
+        told(line) for line in (ExportEvents(found).sample(entry), ExportEvents(found).transition(entry, None))
+    )
     assert sample["reason"] == transition["reason"] == "upstream_other"
-    assert [each["reason"] for each in found.story(entry)["transitions"]] == [
+    assert [each["reason"] for each in history_view(found, entry)["transitions"]] == [
         "appeared",
         "upstream_other",
         "upstream_unreachable",
@@ -123,7 +127,7 @@ def test_a_sample_has_the_reason_of_the_transition_before_it() -> None:
 
 def test_an_agent_event_has_no_link() -> None:
     found = Board(Clock(), "dc2-a")
-    event = told(Events(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
+    event = told(ExportEvents(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
     assert {name: value for name, value in event.items() if value is not None} == {
         "schema": 3,
         "type": "agent",
@@ -137,7 +141,7 @@ def test_an_agent_event_has_no_link() -> None:
 
 def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
     clock = Clock()
-    events = Events(Board(clock, "dc2-a"))
+    events = ExportEvents(Board(clock, "dc2-a"))
     steps = (0.000001, 86_400, -200_000)
     found = [told(events.of_agent(AgentStatus.HEARTBEAT, 10.0))]
     for step in steps:
@@ -156,13 +160,13 @@ def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
 def test_any_text_makes_one_line(text: str) -> None:
     found = board(name=text, vhost=text, upstream=text)
     found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, broken=Failed(text)))
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
+    event = told(ExportEvents(found).transition(found[LINK.id], Status.RUNNING))
     assert (event["name"], event["vhost"], event["error"]) == (text, text, text or None)
 
 
 def test_no_secret_is_told() -> None:
     found = board()
-    assert b"s3ntinel" not in Events(found).sample(found[LINK.id]).text
+    assert b"s3ntinel" not in ExportEvents(found).sample(found[LINK.id]).text
 
 
 LIMITS = (None, LagCritical(messages=5), LagCritical(seconds=60))
@@ -178,12 +182,12 @@ def test_lines_say_of_the_lag_what_the_api_says(
     clock, counts, gauges = Clock(), Counts(), Gauges()
     made = Board(clock, "dc2-a")
     made.put(replace(LINK, settings=LinkSettings(lag_critical=limit)), RUNNING, counts, lambda: gauges)
-    entry, written = made[LINK.id], Events(made)
+    entry, written = made[LINK.id], ExportEvents(made)
     for backlog, forwarded, seconds in course:
         clock.now += seconds
         gauges.backlog = backlog
         counts.forwarded += forwarded
-        event, shown = told(written.sample(entry)), made.view(entry)
+        event, shown = told(written.sample(entry)), link_view(made, entry)
         is_critical = None if shown["lag_critical"] is None else shown["critical_since"] is not None
         assert event["lag_is_critical"] is is_critical
 
@@ -195,5 +199,5 @@ def test_a_line_says_that_the_lag_is_critical_and_that_it_is_no_more() -> None:
     made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
     found = []
     for waiting[:] in ([4], [5], [5], [4]):
-        found.append(told(Events(made).sample(made[LINK.id]))["lag_is_critical"])
+        found.append(told(ExportEvents(made).sample(made[LINK.id]))["lag_is_critical"])
     assert found == [False, True, True, False]

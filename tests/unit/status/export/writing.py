@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.core.settings import StatusExportSettings
-from agent.status.export.files import ExportFiles, Line
-from agent.status.export.names import FileNames
+from agent.status.export.files import EventFiles, ExportLine, FileNames
 
 STARTED = 1_800_000_000.25
 TODAY = "2027-01-15"
@@ -25,20 +24,20 @@ class Clock:
 
 def files(
     directory: Path, *, agent: str = "dc2-a", started: float = STARTED, clock: Clock | None = None, **settings: Any
-) -> ExportFiles:
-    return ExportFiles(
+) -> EventFiles:
+    return EventFiles(
         StatusExportSettings(str(directory), **settings), FileNames.of(agent, started), clock=clock or Clock()
     )
 
 
-def prepared(directory: Path, day: str = TODAY, **more: Any) -> ExportFiles:
+def prepared(directory: Path, day: str = TODAY, **more: Any) -> EventFiles:
     made = files(directory, **more)
     made.prepare(day)
     return made
 
 
-def lines(seqs: Iterable[int], day: str = TODAY, *, size: int = 0, recurs: bool = False) -> list[Line]:
-    return [Line(day, b'{"seq":%d,"x":"%s"}\n' % (seq, b"x" * size), recurs) for seq in seqs]
+def lines(seqs: Iterable[int], day: str = TODAY, *, size: int = 0, recurs: bool = False) -> list[ExportLine]:
+    return [ExportLine(day, b'{"seq":%d,"x":"%s"}\n' % (seq, b"x" * size), recurs) for seq in seqs]
 
 
 def crash(directory: Path, *, agent: str = "dc2-a") -> None:

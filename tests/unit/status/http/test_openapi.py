@@ -11,21 +11,19 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from agent.amqp.data.splice import Counts
-from agent.status.board import Board, Gauges
-from agent.status.http.api import Api
-from agent.status.http.clients import Connections
+from agent.status.board import Board
+from agent.status.entry import Gauges
+from agent.status.fleet import Peers
+from agent.status.http.api import HttpApi
+from agent.status.http.connections import ClientConnections
 from agent.status.http.openapi import document
 from tests.unit.core.some_links import queue_link, shovel_link
-from tests.unit.status.serving import Serve
+from tests.unit.status.serving import Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 DOCUMENT = document("1")
 SHOVEL = replace(shovel_link(), id="5407e100", name="drain")
 QUEUE = replace(queue_link(), id="90e0e000")
-
-
-async def delete_nothing(vhost: str, name: str) -> None:
-    """Nobody asks."""
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -43,7 +41,8 @@ def schema_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_route_is_described_and_every_description_is_served() -> None:
-    routes = Api(Board(Clock(), "a"), lambda *_: None, Connections(Clock(), 16), delete_shovel=delete_nothing).routes()
+    board = Board(Clock(), "a")
+    routes = HttpApi(board, Served(1), ClientConnections(Clock(), 16), Peers(board, tuple)).routes()
     served = {(route.path.removesuffix("/"), route.method.lower()) for route in routes}
     assert served == {(path, method) for path, method, _ in operations()}
 

@@ -24,7 +24,7 @@ from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError, Failure, FailureKind, PermanentError, Side
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING

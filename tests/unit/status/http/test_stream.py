@@ -16,10 +16,11 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
-from agent.status.board import Gauges
+from agent.status.entry import Gauges
 from agent.status.http import stream
-from agent.status.http.limits import PATIENCE
+from agent.status.http.connections import PATIENCE
 from agent.status.http.stream import HEARTBEAT
+from agent.status.views import link_view
 from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
@@ -53,12 +54,12 @@ async def test_first_all_links_then_what_becomes_of_them(serve: Serve) -> None:
     async with reading(served) as event:
         name, links = await event()
         assert (name, [link["id"] for link in links]) == ("links", [LINK.id])
-        assert links == [board.view(board[LINK.id])]
+        assert links == [link_view(board, board[LINK.id])]
         board.changed(LINK.id, RUNNING)
         name, link = await event()
         assert (name, link["status"]) == ("link", "running")
         board.put(OTHER, LinkState(), Counts(), Gauges)
-        assert await event() == ("link", board.view(board[OTHER.id]))
+        assert await event() == ("link", link_view(board, board[OTHER.id]))
         board.gone(LINK.id)
         assert await event() == ("gone", {"id": LINK.id})
 

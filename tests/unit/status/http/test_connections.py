@@ -12,8 +12,8 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
-from agent.status.board import Gauges
-from agent.status.http.limits import HEAD_WITHIN, IDLE, MOST_BODY, MOST_UNREAD, most_connections, spare_connections
+from agent.status.entry import Gauges
+from agent.status.http.connections import HEAD_WITHIN, IDLE, MOST_BODY, MOST_UNREAD, most_connections, spare_connections
 from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import Serve, Served
 from tests.unit.status.test_board import LINK

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.text.durations import age, in_words
+from agent.core.text.quantities import age, in_words
 
 
 @pytest.mark.parametrize(

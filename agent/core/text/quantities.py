@@ -1,12 +1,25 @@
-"""Lengths of time as people read them."""
+"""Numbers of things, lengths of time and times, as text."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _WORDS: Final = {"d": "d", "h": "h", "m": "min", "s": "s"}
 _TWO_BELOW: Final = {"d": 10, "h": 10, "m": 10}  # 3h20m, but 12h
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def waiting_text(messages: int, where: str = "", *, is_exact: bool) -> str:
+    """`at least 3 messages wait upstream`; exact where the number is known of all links, and still is."""
+    there = f" {where}" if where else ""
+    if messages:
+        return f"{'' if is_exact else 'at least '}{counted(messages, 'message waits', 'messages wait')}{there}"
+    return f"no messages wait{there}" if is_exact else f"how many messages wait{there} is not known"
 
 
 def age(seconds: float) -> str:
@@ -38,3 +51,8 @@ def _parts(seconds: float) -> list[tuple[str, int]]:
                     return [(unit, number), (smaller, rest // its_length)]
             return [(unit, number)]
     return [("s", 0)]
+
+
+def rfc3339(seconds: float, *, digits: str = "milliseconds") -> str:
+    """Seconds since 1970 as RFC 3339, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=digits).replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Since when a link has its trouble, which may come and go."""
+"""Outages of a link. A trouble that comes and goes is a single outage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to 
 OFTEN: Final = 3  # times within such pauses
 _RECURRING: Final = frozenset({FailureKind.LOST, FailureKind.OTHER, FailureKind.STOOD_STILL})
 Kind = tuple[bool, FailureKind]
-"""Whether it is at the broker that messages go to, and what it is. Where a connection is lost, often none can be made:
+"""True for the broker that messages go to, and the kind of failure. Where a connection is lost, often none can be made:
 that is one trouble."""
 
 
@@ -24,7 +24,7 @@ def kind_of(failure: Failure) -> Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class LinkOutage:
     """One trouble, from when it came first. `began`: since when it lasts, apart from attempts that failed."""
 
     kind: Kind
@@ -41,15 +41,15 @@ class Spell:
 
 
 @dataclass(slots=True)
-class Troubles:
-    """Of one link. A trouble that was over for less than a minute goes on."""
+class OutageTracker:
+    """The outages of one link. A trouble that was over for less than a minute goes on."""
 
-    _present: Spell | None = None
-    _past: dict[Kind, Spell] = field(default_factory=dict)
+    _present: LinkOutage | None = None
+    _past: dict[Kind, LinkOutage] = field(default_factory=dict)
     _has_run: bool = False  # since the last trouble
     _has_worked: bool = False
 
-    def turn(self, now: float, status: Status, failure: Failure | None, error: str, *, worked: bool) -> None:
+    def update(self, now: float, status: Status, failure: Failure | None, error: str, *, worked: bool) -> None:
         """`worked`: the link has just ceased to run, and that run was more than an attempt."""
         self._has_worked = self._has_worked or worked
         self._has_run = self._has_run or status is Status.RUNNING
@@ -61,12 +61,12 @@ class Troubles:
         if present is not None and present.kind == kind:
             self._present = replace(present, failure=failure, error=error)
         else:
-            self._present = self._continued(Spell(kind, failure, error, now, now, now), status)
+            self._present = self._continued(LinkOutage(kind, failure, error, now, now, now), status)
         self._has_run = self._has_worked = False
         self._past = {each.kind: each for each in self._past.values() if now - each.ended < STEADY}
 
-    def _continued(self, new: Spell, status: Status) -> Spell:
-        """With what it has of a former one."""
+    def _continued(self, new: LinkOutage, status: Status) -> LinkOutage:
+        """The new outage, as part of a former one of the same kind if that ended within a minute."""
         former = self._past.pop(new.kind, None)
         if former is None or new.came - former.ended >= STEADY:
             return new
@@ -79,14 +79,14 @@ class Troubles:
         )
 
     def since(self, now: float) -> float | None:
-        """None where it has no trouble now."""
+        """The time since which it has its trouble; None where it has none now."""
         present = self._present
         if present is None:
             return None
         return present.first if present.recurs(now, present.came) else present.began
 
-    def recurring(self, now: float) -> Spell | None:
-        """The trouble that comes again and again, now or a moment ago."""
+    def recurring(self, now: float) -> LinkOutage | None:
+        """The trouble that comes again and again, now or within the last minute."""
         if self._present is not None:
             return self._present if self._present.recurs(now, self._present.came) else None
         found = [each for each in self._past.values() if each.recurs(now, each.ended)]

@@ -6,8 +6,9 @@ from dataclasses import replace
 from agent.amqp.data.splice import Counts
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
-from agent.status.board import Board, Gauges
-from agent.status.recent import KEPT, Recent, change_view
+from agent.status.board import Board
+from agent.status.changes import KEPT, RecentTransitions, Transition, transition_view
+from agent.status.entry import Gauges
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
@@ -19,7 +20,7 @@ def board() -> Board:
 
 
 def told(made: Board, after: int = 0) -> list[tuple[str | None, str | None, str, str | None]]:
-    views = [change_view(each) for each in made.recent.after(after)]
+    views = [transition_view(each) for each in made.transitions.after(after)]
     return [(each["previous"], each["status"], each["reason"], each["error"]) for each in views]
 
 
@@ -38,7 +39,7 @@ def test_changes_of_all_links_are_kept_also_of_one_that_is_gone() -> None:
     ]
     assert told(made, after=3) == told(made)[3:]
     assert told(made, after=4) == []
-    assert change_view(made.recent.after(3)[0])["upstream_cluster"] == "far"
+    assert transition_view(made.transitions.after(3)[0])["upstream_cluster"] == "far"
 
 
 def test_a_number_of_another_process_brings_everything() -> None:
@@ -46,10 +47,10 @@ def test_a_number_of_another_process_brings_everything() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    recent = Recent()
+    recent = RecentTransitions()
     tracemalloc.start()
     for at in range(3 * KEPT):
-        recent.note(float(at), LINK, cluster=None, status=Status.RUNNING, previous=None, reason=Reason.OPENED, error="")
+        recent.add(Transition(float(at), LINK, None, Status.RUNNING, None, Reason.OPENED, ""))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     found = recent.after(0)

@@ -16,10 +16,9 @@ from agent.core.addresses.http_url import parse_peer
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase
 from agent.errors import UriError
-from agent.status.board import Board, Gauges
-from agent.status.fleet import MOST_EDGES, summary
-from agent.status.peer_summary import LONGEST, UnusableError, checked
-from agent.status.peers import MOST_BYTES, Peers
+from agent.status.board import Board
+from agent.status.entry import Gauges
+from agent.status.fleet import LONGEST, MOST_BYTES, MOST_EDGES, Peers, UnusableAnswerError, checked, summary
 from tests.lab.ports import Ports
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load
 from tests.unit.status.test_board import LINK, RUNNING, Clock, shovel_between
@@ -50,7 +49,7 @@ async def listening(answer: Answer) -> AsyncIterator[int]:
 
 async def fleet_of(port: int, userinfo: str = "", *, patience: float = 60.0) -> list[dict[str, Any]]:
     peers = Peers(board(), lambda: (parse_peer(f"http://{userinfo}127.0.0.1:{port}"),), patience=patience)
-    found: list[dict[str, Any]] = (await peers.fleet())["agents"]
+    found: list[Any] = (await peers.fleet())["agents"]
     return found
 
 
@@ -84,7 +83,8 @@ async def test_peers_are_asked_with_their_token_and_not_again_at_once() -> None:
 
     async with listening(answer) as port:
         peers = Peers(board(), lambda: (parse_peer(f"http://agent:t0ken@127.0.0.1:{port}"),), patience=60.0)
-        own, peer = (await peers.fleet())["agents"]
+        found: list[Any] = (await peers.fleet())["agents"]
+        own, peer = found
         await asyncio.gather(*(peers.fleet() for _ in range(5)))
     assert asked == ["Bearer t0ken"]
     assert (own["url"], own["summary"]["cluster"]) == (None, "dc2")
@@ -151,7 +151,8 @@ async def test_what_a_lost_peer_reported_last_is_kept() -> None:
         peers = Peers(made, lambda: (parse_peer(f"http://127.0.0.1:{port}"),), patience=60.0)
         await peers.fleet()
     later[0] = 60.0
-    _, peer = (await peers.fleet())["agents"]
+    found: list[Any] = (await peers.fleet())["agents"]
+    _, peer = found
     assert "can't be reached: Connection refused" in peer["error"]
     assert peer["summary"]["cluster"] == "dc1"
     assert peer["at"] is not None
@@ -163,7 +164,7 @@ async def test_what_a_lost_peer_reported_last_is_kept() -> None:
      {"links": {"running": 10**400}}, {"links": {"running": float("nan")}}, {"edges_left_out": True}],
 )  # fmt: skip
 async def test_what_is_no_summary_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(UnusableError, match="not as an agent of this release"):
+    with pytest.raises(UnusableAnswerError, match="not as an agent of this release"):
         checked(await summary(board()) | change)
 
 

@@ -1,20 +1,52 @@
-"""How `/metrics` is asked for: plain or as OpenMetrics, compressed or not."""
+"""Responses: JSON, errors too, and `/metrics` in the form and the compression that a client asks for."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import zlib
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import AsyncIterable, Iterable
+from typing import Any, Final
 
 from aiohttp import web
 
 from agent.status.metrics import Form
 
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LONGEST: Final = 1_000  # of a header that is read
+
+
+def compact(value: Any) -> str:
+    """ASCII on one line, whatever the names of links contain."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def answer(value: Any, status: int = 200) -> web.Response:
+    return answer_text(compact(value), status)
+
+
+def answer_text(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type="application/json", headers=HEADERS)
+
+
+async def answer_list(values: AsyncIterable[Any]) -> web.Response:
+    text = f"[{','.join([compact(value) async for value in values])}]"
+    return web.Response(text=text, content_type="application/json", headers=HEADERS)
+
+
+async def with_list(value: dict[str, Any], name: str, items: AsyncIterable[Any]) -> str:
+    """An object in JSON with one more member, a list that may be long: it is written bit by bit."""
+    written = [compact(item) async for item in items]
+    return f"{compact(value)[:-1]},{compact(name)}:[{','.join(written)}]}}"
+
+
+def refuse(status: int, reason: str, **headers: str) -> web.Response:
+    response = answer({"error": reason}, status)
+    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return response
 
 
 def form_of(request: web.Request, *, is_brief: bool) -> Form:
@@ -42,7 +74,7 @@ async def _compressed(pieces: Iterable[bytes]) -> bytes:
 
 
 def _weights(header: str) -> dict[str, float]:
-    """What a client accepts, in lower case, and how much it wants each: the highest of those given."""
+    """The values that a client accepts, in lower case, with the highest weight given to each."""
     found: dict[str, float] = {}
     for part in header[:_LONGEST].split(","):
         name, *parameters = (each.strip().lower() for each in part.split(";"))

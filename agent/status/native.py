@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, Gauges, ends, shown_destination, shown_uri
+from agent.status.board import Board
+from agent.status.entry import BoardEntry, Gauges
+from agent.status.json_schema import Count, LinkId
+from agent.status.views import EndsView, ends, shown_destination, shown_uri
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
     Status.RUNNING: "running",
@@ -36,6 +39,43 @@ SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
+class NativeLink(EndsView):
+    node: str
+    type: Annotated[str, ("enum", ("exchange", "queue"))]
+    uri: str
+    vhost: str
+    upstream: str
+    id: LinkId
+    status: Annotated[str, ("enum", LINK_STATES)]
+    timestamp: str
+    error: NotRequired[str]
+
+
+class NativeShovel(TypedDict):
+    node: str
+    name: str
+    vhost: str
+    type: Literal["dynamic"]
+    state: Annotated[str, ("enum", (*SHOVEL_STATES, BLOCKED))]
+    timestamp: str
+    src_uri: str
+    dest_uri: str
+    src_protocol: Literal["amqp091"]
+    dest_protocol: Literal["amqp091"]
+    forwarded: Count
+    remaining: Literal["unlimited"] | Count
+    remaining_unacked: Literal["unlimited"] | Count
+    pending: Count
+    blocked_status: Annotated[object, ("enum", ("running", BLOCKED))]
+    reason: NotRequired[str]
+    src_queue: NotRequired[str]
+    src_exchange: NotRequired[str]
+    src_exchange_key: NotRequired[str]
+    dest_queue: NotRequired[str]
+    dest_exchange: NotRequired[str]
+    dest_exchange_key: NotRequired[str]
+
+
 def link_state(state: LinkState) -> str:
     return _LINK_STATE.get(state.status, DOWN)
 
@@ -44,26 +84,26 @@ def shovel_state(state: LinkState) -> str:
     return _SHOVEL_STATE.get(state.status, TERMINATED)
 
 
-async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def links(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     async for entry in in_slices(entries):
         if entry.link.kind is not LinkKind.SHOVEL:
-            yield link_view(board, entry)
+            yield native_link(board, entry)
 
 
-async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def links_down(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     """Without links that are no longer defined: the plugin would no longer list them."""
     async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
         if view["status"] not in NOT_DOWN:
             yield view
 
 
-async def shovels(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+async def shovels(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     async for entry in in_slices(entries):
         if entry.link.kind is LinkKind.SHOVEL:
-            yield shovel_view(board, entry)
+            yield native_shovel(board, entry)
 
 
-def link_view(board: Board, entry: Entry) -> dict[str, Any]:
+def native_link(board: Board, entry: BoardEntry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     return {
         "node": board.owner,
@@ -79,7 +119,7 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
     }
 
 
-def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
+def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     remaining = 0 if state.completed else gauges.remaining
     is_blocked = state.status is Status.BLOCKED
@@ -104,7 +144,7 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
 
 
 def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
-    """Its two ends, by the keys of its definition with underscores."""
+    """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
     return {"dest_uri": shown_destination(link, gauges)} | {key.replace("-", "_"): keys[key] for key in keys}
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.links.lifecycle import Status
 from agent.errors import Failure, FailureKind, Side
-from agent.status.troubles import STEADY, Troubles
+from agent.status.outages import STEADY, OutageTracker
 
 LOST, UNREACHABLE, REFUSED = (
     Failure(kind, Side.UPSTREAM, is_permanent=kind is FailureKind.INVALID)
@@ -24,10 +24,10 @@ class Course:
     """What happens to a link, one second after another."""
 
     now: float = 1_000.0
-    troubles: Troubles = field(default_factory=Troubles)
+    troubles: OutageTracker = field(default_factory=OutageTracker)
 
     def turn(self, status: Status, failure: Failure | None, *, worked: bool = True, lasts: float = 1.0) -> None:
-        self.troubles.turn(self.now, status, failure, "", worked=worked)
+        self.troubles.update(self.now, status, failure, "", worked=worked)
         self.now += lasts
 
     def fail(self, failure: Failure = LOST, *, worked: bool = True, lasts: float = 1.0) -> None:
