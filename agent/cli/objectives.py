@@ -7,8 +7,7 @@ from pathlib import Path
 from agent.amqp.data.target import TRANSFER_BOUNDS
 from agent.cli import output
 from agent.errors import ConfigurationError, Place, Problem
-from agent.pipeline.rules import prometheus
-from agent.pipeline.tables.objectives import parse_objectives
+from agent.pipeline.objectives import parse_objectives, prometheus_rules
 from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES = 256 * 1024
@@ -22,4 +21,4 @@ def print_rules(path: Path) -> None:
     except UnicodeDecodeError as error:
         raise ConfigurationError([Problem(Place(str(path)), "not UTF-8")]) from error
     objectives = parse_objectives(text, source=str(path))
-    output.say(output.Ready(prometheus(objectives, TRANSFER_BOUNDS, source=str(path)).rstrip("\n")))
+    output.say(output.Ready(prometheus_rules(objectives, TRANSFER_BOUNDS, source=str(path)).rstrip("\n")))

@@ -14,6 +14,15 @@ are made anew."""
 SECOND: Final = 1_000_000
 CELL: Final = 300 * SECOND
 """Five minutes: the interval of `traffic`, and of the thinning of lines."""
+DAY: Final = 24 * 3600 * SECOND // CELL
+"""Cells of a day in UTC."""
+
+MISSED_HEARTBEATS: Final = 3
+"""An agent that missed this many is dead."""
+USUAL_INTERVAL: Final = 10 * SECOND
+"""The sample interval of agents that never reported theirs."""
+NAMELESS: Final = 24 * 3600 * SECOND
+"""An agent that doesn't reach its cluster for longer is not assigned to its group before."""
 
 BROKEN_LINE: Final = "broken_line"
 

@@ -11,13 +11,17 @@ it changes. One rename of the link `current` shows it. `intervals`, `report.html
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
+
+from agent.errors import CannotStartError
 
 VERSIONS: Final = "_versions"
 CURRENT: Final = "current"
@@ -26,6 +30,7 @@ _DRAFT: Final = ".draft"
 _FORMER: Final = ".former"
 _NEW: Final = ".new"
 _UNFINISHED: Final = (".spark-staging-", "_temporary")
+LOCK: Final = ".lock"
 
 
 class Versions:
@@ -153,3 +158,36 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(output: str) -> Iterator[None]:
+    """Holds the lock of a local output; it ends with the process, however that ends. Object stores have none."""
+    directory = local_path(output)
+    if directory is None:
+        yield
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CannotStartError(
+            f"--output {output}: can't be written: {error.strerror}; give a writable directory"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise CannotStartError(
+            f"--output {output}: another report is writing there; wait for it, or give another directory"
+        ) from error
+    finally:
+        os.close(lock)
+
+
+def local_path(path: str) -> Path | None:
+    """None on another file system than this machine's."""
+    scheme, found, rest = path.partition(":")
+    if not found or "/" in scheme:
+        return Path(path)
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None

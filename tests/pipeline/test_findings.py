@@ -15,18 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline import options
-from agent.pipeline.findings.asked import Asked
-from agent.pipeline.findings.gather import SLOTS, gather
+from agent.pipeline.findings.availability import strips
 from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
-from agent.pipeline.findings.strips import strips
-from agent.pipeline.findings.summary import summary
+from agent.pipeline.findings.publish import SLOTS, gather, summary
+from agent.pipeline.findings.report_tables import Asked
+from agent.pipeline.job import run
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD, TO
-from agent.pipeline.run import run
+from agent.pipeline.page.formatting import HARD, TO
 from agent.pipeline.schema import TABLES, Bucket
-from agent.pipeline.spark import literal
-from agent.pipeline.tables.periods import micros
-from agent.pipeline.window import Bounds
+from agent.pipeline.spark import literal_table
+from agent.pipeline.window import Bounds, micros
 from tests.acceptance.command import ROOT
 from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, write
 
@@ -274,7 +272,7 @@ def test_what_an_earlier_report_has_told_of_the_same_time_is_not_seen(spark: Spa
         return told | {"date": began.date()}
 
     earlier, own = row(-DAY, DAY, Bucket.UP), [row(0, 1800, Bucket.UP), row(1800, HOUR, Bucket.DOWN)]
-    table = literal.table(spark, [earlier, *own], TABLES["intervals"])
+    table = literal_table(spark, [earlier, *own], TABLES["intervals"])
     table.write.partitionBy("date").parquet(f"{tmp_path}/intervals")
     within = Bounds(micros(instant(0)), micros(instant(HOUR)))
     [strip] = strips(Asked(spark, str(tmp_path), within, UTC), [LinkTime(Which("g", "l"), Spent(), 0)], slots=1)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from agent.cli import progress
-from agent.pipeline.spark.steps import READ, STEPS, begin
+from agent.pipeline.spark import READ, STEPS, begin_step
 from tests.acceptance.command import COMMAND
 from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
 
 def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> None:
-    begin(spark, READ)
+    begin_step(spark, READ)
     assert progress.state(spark) == ("working", 0, 0)
     seen: list[tuple[str, int, int]] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.findings.asked import LONGEST, WHICH, Asked, named, which, which_of
 from agent.pipeline.findings.model import BEHIND, SECOND, Failures, Incident, Outage, Span, Trouble
+from agent.pipeline.findings.report_tables import LONGEST, WHICH, Asked, named, which, which_of
 from agent.pipeline.schema import LINK, Bucket
 
 

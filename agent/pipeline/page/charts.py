@@ -1,4 +1,6 @@
-"""Lines over time, drawn for a phone's width and placed side by side on wider screens."""
+"""Drawings: messages over time, and the graph of clusters. They are drawn for a phone's width, and placed side by side
+on wider screens.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from dataclasses import dataclass
 from math import log10
 from typing import Final
 
-from agent.pipeline.findings.model import Findings, Flow, Percentiles, Span
-from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import HARD, NOTHING, Calendar, count, duration
+from agent.pipeline.findings.model import Edge, Findings, Flow, Percentiles, Span
+from agent.pipeline.page import formatting
+from agent.pipeline.page.formatting import HARD, NOTHING, Calendar, count, duration, percent, plural, shorten
+from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
 
 _WIDTH: Final = 360
 _HEIGHT: Final = 160
@@ -26,7 +28,7 @@ Show = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     name: str
     points: Sequence[Point]
 
@@ -36,9 +38,9 @@ def charts(found: Findings, calendar: Calendar) -> Markup:
     if not flow.moments:
         return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
     minutes = duration(flow.step / 1_000_000)
-    messages = [Line("messages", [(one.start, float(one.messages)) for one in flow.moments])]
-    transfer = _lines([(one.start, one.transfer) for one in flow.moments])
-    lag = _lines([(one.start, one.lag) for one in flow.moments])
+    messages = [ChartLine("messages", [(one.start, float(one.messages)) for one in flow.moments])]
+    transfer = _percentile_lines([(one.start, one.transfer) for one in flow.moments])
+    lag = _percentile_lines([(one.start, one.lag) for one in flow.moments])
     drawn = (
         _chart(f"Messages in {minutes}", messages, count, found, calendar),
         _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, percentiles=flow.transfer),
@@ -51,8 +53,8 @@ def charts(found: Findings, calendar: Calendar) -> Markup:
     return section("flow", "Messages, transfer times and lag", element("div", *drawn, class_="charts"), note=note)
 
 
-def _lines(found: Sequence[tuple[int, Percentiles]]) -> list[Line]:
-    return [Line(part, [(start, getattr(values, part)) for start, values in found]) for part in _DASHES]
+def _percentile_lines(found: Sequence[tuple[int, Percentiles]]) -> list[ChartLine]:
+    return [ChartLine(part, [(start, getattr(values, part)) for start, values in found]) for part in _DASHES]
 
 
 def _short(seconds: float) -> str:
@@ -61,7 +63,7 @@ def _short(seconds: float) -> str:
 
 def _chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     show: Show,
     found: Findings,
     calendar: Calendar,
@@ -135,7 +137,7 @@ def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
         yield element("text", name, x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
 
 
-def _paths(line: Line, scale: _Scale, flow: Flow) -> Iterator[Markup]:
+def _paths(line: ChartLine, scale: _Scale, flow: Flow) -> Iterator[Markup]:
     """Periods without data are gaps; a single point is drawn with its duration."""
     runs: list[list[tuple[int, float]]] = [[]]
     last = None
@@ -157,3 +159,103 @@ def _path(run: Sequence[tuple[int, float]], scale: _Scale, step: int) -> str:
         [(start, value)] = run
         return f"M{scale.x(start):.1f} {scale.y(value):.1f}H{scale.x(start + step):.1f}"
     return "M" + "L".join(f"{scale.x(start + step / 2):.1f} {scale.y(value):.1f}" for start, value in run)
+
+
+_GRAPH_WIDTH: Final = 360
+_BOX: Final = 108
+_HIGH: Final = 26
+_ROW: Final = 40
+_LETTERS: Final = 15
+_KINDS: Final = ((99.9, "up", None), (99.0, "degraded", "7 3"), (0.0, "down", "2 3"))
+_MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "less"}
+
+
+def graph(found: Findings) -> Markup:
+    edges = found.edges.busiest
+    if not edges:
+        return section("clusters", "Clusters", nothing("No messages between clusters."))
+    rest = found.edges.count - len(edges)
+    more = element("p", f"{plural(rest, 'quieter pair')} of clusters omitted.", class_="muted") if rest else None
+    drawn = element(
+        "div", element("div", _graph_legend(), _drawing(edges)), _pairs_table(edges), class_="beside-each-other"
+    )
+    note = "The width of an arrow shows its messages; its stroke shows how available its links were."
+    return section("clusters", "Clusters", drawn, more, note=note)
+
+
+def _graph_legend() -> Markup:
+    items = [element("li", _arrow_sample(kind, dash), _MEANS[kind]) for _, kind, dash in _KINDS]
+    return element("ul", *items, class_="legend", aria_label="What strokes mean")
+
+
+def _arrow_sample(kind: str, dash: str | None) -> Markup:
+    line = element("path", d="M0 4h32", class_="arrow", data_bucket=kind, stroke_dasharray=dash, stroke_width=2.5)
+    return element("svg", line, viewBox="0 0 32 8", width=32, height=8, aria_hidden="true")
+
+
+def _drawing(edges: Sequence[Edge]) -> Markup:
+    sources, targets = (sorted({end or "" for end in ends}) for ends in _ends(edges))
+    height = max(len(sources), len(targets)) * _ROW
+    left = {name: _middle(at, len(sources), height) for at, name in enumerate(sources)}
+    right = {name: _middle(at, len(targets), height) for at, name in enumerate(targets)}
+    most = max(edge.messages for edge in edges)
+    return element(
+        "svg",
+        *(_arrow(edge, left[edge.source or ""], right[edge.target or ""], most) for edge in edges),
+        *(_box(name, 0, y) for name, y in left.items()),
+        *(_box(name, _GRAPH_WIDTH - _BOX, y) for name, y in right.items()),
+        viewBox=f"0 0 {_GRAPH_WIDTH} {height}",
+        class_="graph",
+        role="img",
+        aria_label=f"{plural(len(edges), 'pair')} of clusters; the table has the same data",
+    )
+
+
+def _ends(edges: Sequence[Edge]) -> tuple[list[str | None], list[str | None]]:
+    return [edge.source for edge in edges], [edge.target for edge in edges]
+
+
+def _middle(at: int, among: int, height: int) -> float:
+    return height * (at + 0.5) / among
+
+
+def _arrow(edge: Edge, start: float, end: float, most: int) -> Markup:
+    kind, dash = _kind(edge.spent.availability)
+    thick = 1.5 + 6 * log10(1 + edge.messages) / max(1.0, log10(1 + most))
+    bend = _GRAPH_WIDTH / 2
+    path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_GRAPH_WIDTH - _BOX} {end:.1f}"
+    ends = f"{edge.source or formatting.UNREACHED} → {edge.target}"
+    tooltip = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
+    return element(
+        "path", element("title", tooltip), d=path, class_="arrow", data_bucket=kind,
+        stroke_dasharray=dash, stroke_width=thick,
+    )  # fmt: skip
+
+
+def _kind(availability: float | None) -> tuple[str, str | None]:
+    if availability is None:
+        return "unknown", "1 4"
+    return next((kind, dash) for least, kind, dash in _KINDS if availability >= least)
+
+
+def _box(name: str, x: int, y: float) -> Markup:
+    return element(
+        "g",
+        element("title", name or formatting.UNREACHED),
+        element("rect", x=x + 0.5, y=y - _HIGH / 2, width=_BOX - 1, height=_HIGH, rx=5, class_="box"),
+        element("text", shorten(name or formatting.UNREACHED, _LETTERS), x=x + _BOX / 2, y=y + 4, class_="label"),
+    )
+
+
+def _pairs_table(edges: Sequence[Edge]) -> Markup:
+    return table(
+        "From cluster to cluster",
+        ("From → to", "Availability", "Links", "Messages"),
+        map(_pair_row, edges),
+        class_="numbers",
+    )
+
+
+def _pair_row(edge: Edge) -> tuple[Child, ...]:
+    ends = element("span", formatting.cluster(edge.source, 40), " → ", formatting.name(edge.target, 40))
+    return ends, percent(edge.spent.availability), count(edge.links), count(edge.messages)

@@ -7,16 +7,12 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from agent.pipeline.findings.model import Findings
-from agent.pipeline.page.charts import charts
-from agent.pipeline.page.graph import graph
-from agent.pipeline.page.heat import heat_maps
-from agent.pipeline.page.incidents import incidents
-from agent.pipeline.page.markup import Markup, element, join
+from agent.pipeline.page.charts import charts, graph
+from agent.pipeline.page.formatting import TO, Calendar, count, plural
+from agent.pipeline.page.links import drawn, heat_maps, timelines
+from agent.pipeline.page.markup import Markup, element, join, nothing, section
 from agent.pipeline.page.objectives import objectives
-from agent.pipeline.page.overview import overview
-from agent.pipeline.page.strips import drawn, timelines
-from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import TO, Calendar, count, plural
+from agent.pipeline.page.overview import incidents, overview
 
 _SECTIONS: Final[tuple[tuple[str, str], ...]] = (
     ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),

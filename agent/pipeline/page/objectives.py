@@ -6,11 +6,10 @@ from collections.abc import Collection
 from typing import Final
 
 from agent.pipeline.findings.model import Objective, Promise, Promises, Which
-from agent.pipeline.page import words
-from agent.pipeline.page.markup import Child, Markup, element
-from agent.pipeline.page.tables import nothing, section, table
-from agent.pipeline.page.words import NOTHING, count, percent, plural
-from agent.pipeline.tables.objectives import ALARMS
+from agent.pipeline.objectives import ALARMS
+from agent.pipeline.page import formatting
+from agent.pipeline.page.formatting import NOTHING, count, percent, plural
+from agent.pipeline.page.markup import Child, Markup, element, nothing, section, table
 
 _ALL: Final = ("Objective", "Links that meet it", "All together", "Budget used", "At risk now")
 _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
@@ -37,7 +36,7 @@ def objectives(promises: Promises, drawn: Collection[Which]) -> Markup:
 
 def _objective(one: Objective) -> tuple[Child, ...]:
     promise = "of the time up" if one.measured_by == "time" else "of messages in time"
-    said = element("span", words.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
+    said = element("span", formatting.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
     kept = element("b", f"{count(one.met)} of {count(one.links)}")
     return said, kept, percent(one.attained), _budget(one), count(one.burning)
 
@@ -45,7 +44,7 @@ def _objective(one: Objective) -> tuple[Child, ...]:
 def _days(one: Objective) -> str:
     if one.seen_days >= one.days:
         return plural(one.days, "day")
-    return f"{words.days(one.seen_days)} of {plural(one.days, 'day')} seen"
+    return f"{formatting.days(one.seen_days)} of {plural(one.days, 'day')} seen"
 
 
 def _budget(one: Objective) -> Markup:
@@ -57,8 +56,8 @@ def _budget(one: Objective) -> Markup:
 
 def _promise(one: Promise, drawn: Collection[Which]) -> tuple[Child, ...]:
     pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in ALARMS)
-    target = element("span", words.name(one.objective), f" ({one.target:g} %)")
-    return words.linked(one.which, drawn), target, percent(one.attained), _used(one.consumed), *pairs
+    target = element("span", formatting.name(one.objective), f" ({one.target:g} %)")
+    return formatting.linked(one.which, drawn), target, percent(one.attained), _used(one.consumed), *pairs
 
 
 def _used(consumed: float | None) -> Markup:
@@ -69,5 +68,5 @@ def _used(consumed: float | None) -> Markup:
 
 
 def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
-    rates = " / ".join(NOTHING if value is None else words.rate(value) for value in (long, short))
+    rates = " / ".join(NOTHING if value is None else formatting.rate(value) for value in (long, short))
     return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", rates)

@@ -7,21 +7,20 @@ from collections.abc import Collection, Iterator, Sequence
 from agent.pipeline.findings.model import (
     BEHIND,
     Account,
+    Failures,
     Findings,
     Fleet,
+    Incident,
     LagTime,
     LinkTime,
     Span,
     Trouble,
     Which,
 )
-from agent.pipeline.page import words
-from agent.pipeline.page.groups import groups
-from agent.pipeline.page.links import links_table
-from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.page.strips import drawn
-from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import Calendar, count, duration, percent, plural
+from agent.pipeline.page import formatting
+from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
+from agent.pipeline.page.links import drawn, groups, links_table
+from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
 from agent.pipeline.schema import Bucket
 
 TOLD = 8
@@ -56,7 +55,7 @@ def _verdict(found: Findings) -> Markup | None:
     attained, before = one.attained or 0.0, _before(found.fleet)
     verdict = "met" if attained >= one.target else "missed"
     links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
-    said = f"Objective of {one.target:g}{words.HARD}% {verdict} with {percent(attained)}"
+    said = f"Objective of {one.target:g}{formatting.HARD}% {verdict} with {percent(attained)}"
     more = "; ".join(filter(None, (said, links, before)))
     return element("p", f"{more}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
 
@@ -68,7 +67,7 @@ def _accounted(books: Account) -> Markup | None:
         if not books.not_accounted_links:
             return None
         return element("p", f"Not accounted for: agents of {older} don't count what they take.", class_="muted")
-    said = f"{count(books.taken)} {words.noun(books.taken, 'message')} taken, all accounted for"
+    said = f"{count(books.taken)} {formatting.noun(books.taken, 'message')} taken, all accounted for"
     if books.unexplained:
         said += f" but {count(books.unexplained)} on {plural(books.unexplained_links, 'link')}"
     if books.not_accounted_links:
@@ -80,7 +79,7 @@ def _accounted(books: Account) -> Markup | None:
 
 def _entered(books: Account) -> str:
     """` Upstream, 2.2 G messages entered the queues of 3 links: 30 expired or were removed, …`"""
-    entered = f"{count(books.entered)} {words.noun(books.entered, 'message')}"
+    entered = f"{count(books.entered)} {formatting.noun(books.entered, 'message')}"
     said = f" Upstream, {entered} entered the queues of {plural(books.upstream_links, 'link')}"
     more = [f"{count(books.expired)} expired or were removed"] if books.expired else []
     more += [f"{count(books.repeated)} were forwarded twice"] if books.repeated else []
@@ -167,16 +166,16 @@ def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]
     down, degraded = spent.of(Bucket.DOWN), spent.of(Bucket.DEGRADED)
     flowing = spent.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
     for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
-        more = f"link-hours, {words.share(seconds, flowing)} of the time"
-        yield title, words.link_hours(seconds), more, bucket if seconds else None
+        more = f"link-hours, {formatting.share(seconds, flowing)} of the time"
+        yield title, formatting.link_hours(seconds), more, bucket if seconds else None
     if (behind := found.fleet.lag.seconds) is not None:
         more = "link-hours further behind than lag-critical"
-        yield "Lag critical", words.link_hours(behind), more, Bucket.DEGRADED if behind else None
+        yield "Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
     yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
     yield "Messages", count(cost.messages), f"{count(cost.bytes)} bytes forwarded", None
-    waited = f"{words.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
+    waited = f"{formatting.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
     yield "Delayed", count(failed.waited), waited, None
     set_aside = Bucket.DEGRADED if cost.quarantined else None
     yield "Quarantined", count(cost.quarantined), "messages to look after", set_aside
@@ -215,7 +214,7 @@ def sentence(trouble: Trouble, calendar: Calendar, links: Collection[Which]) -> 
         return join(element("b", when), ": ", _who(trouble, links), said)
     return join(
         element("b", when), ": ", _who(trouble, links), f" {trouble.status} {_for_how_long(trouble)}, ",
-        element("bdi", words.why(trouble.reason, trouble.error)), ".",
+        element("bdi", formatting.why(trouble.reason, trouble.error)), ".",
     )  # fmt: skip
 
 
@@ -227,14 +226,14 @@ def _for_how_long(trouble: Trouble) -> str:
 
 
 def _in_all(seconds: float, links: int) -> str:
-    return f"{words.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
+    return f"{formatting.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
 
 
 def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
     if trouble.scope is None:
-        return words.linked(trouble.which, links)
+        return formatting.linked(trouble.which, links)
     of = "to upstream" if trouble.scope == "upstream" else "of agent"
-    return join(f"{plural(trouble.links, 'link')} {of} ", words.name(trouble.name))
+    return join(f"{plural(trouble.links, 'link')} {of} ", formatting.name(trouble.name))
 
 
 def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
@@ -247,3 +246,34 @@ def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
 def _is_worse(link: LinkTime) -> bool:
     available = link.spent.availability
     return (available is not None and available < 100.0) or bool(link.lag_critical)
+
+
+_INCIDENT_HEADS = ("When", "Link", "Down", "Why", "Waited")
+
+
+def incidents(failures: Failures, calendar: Calendar, drawn: Collection[Which]) -> Markup:
+    if not failures.most_severe:
+        return section("incidents", "Incidents", nothing("No incidents."))
+    rest = failures.incidents - len(failures.most_severe)
+    more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
+    content = table(
+        "Incidents",
+        _INCIDENT_HEADS,
+        (_incident_row(incident, calendar, drawn) for incident in failures.most_severe),
+        class_="incidents",
+    )
+    note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
+    return section("incidents", "Incidents", content, note=note)
+
+
+def _incident_row(incident: Incident, calendar: Calendar, drawn: Collection[Which]) -> tuple[Child, ...]:
+    open_ = element("span", " not over", class_="beside") if incident.open else None
+    flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
+    waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)
+    return (
+        element("span", calendar.span(incident.span), open_),
+        element("span", formatting.linked(incident.which, drawn)),
+        f"{duration(incident.down_seconds)}{flaps}",
+        element("bdi", formatting.why(incident.reason, incident.error)),
+        waited,
+    )

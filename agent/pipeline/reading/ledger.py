@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from agent.core.export_event import SCHEMA
-from agent.pipeline.reading.inputs import InputFile
-from agent.pipeline.reading.presence import NAMELESS
-from agent.pipeline.reading.thinning import MISSED_HEARTBEATS
-from agent.pipeline.schema import CELL
+from agent.pipeline.schema import CELL, DAY, MISSED_HEARTBEATS, NAMELESS
 from agent.pipeline.window import Bounds
 
 LAYOUT: Final = 5
 """The version of the data kept between runs; another version is not read but rebuilt."""
-DAY: Final = 24 * 3600 * 1_000_000 // CELL
-"""Cells of a day in UTC."""
 COMPACT_FROM: Final = 8  # batches; so a line is written again once for each factor of eight
 COMPACT_TO: Final = 4_000_000  # kept lines of one batch
+_WILD: Final = re.compile(r"([\[\]{}*?\\])")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InputFile:
+    """A file that has changed counts as another one; `modified` is in microseconds."""
+
+    path: str
+    length: int
+    modified: int
+
+    @property
+    def pattern(self) -> str:
+        """Escapes a path, because Spark interprets paths as patterns."""
+        return _WILD.sub(r"\\\1", self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import reduce
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import LongType, StructField, StructType
 
+from agent.pipeline import files
+from agent.pipeline.files import literally
 from agent.pipeline.reading import parsing, thinning
-from agent.pipeline.reading.inputs import InputFile, listed
-from agent.pipeline.reading.ledger import DAY, Batch, Content, Ledger, TablesMade, parse_ledger
-from agent.pipeline.reading.settling import settled
-from agent.pipeline.schema import CELL, KEPT_LINES
-from agent.pipeline.spark import files
-from agent.pipeline.spark.effort import suited_to_reading
-from agent.pipeline.spark.steps import COMPACT, READ, SETTLE, begin
+from agent.pipeline.reading.ledger import Batch, Content, InputFile, Ledger, TablesMade, parse_ledger
+from agent.pipeline.reading.thinning import settled
+from agent.pipeline.schema import CELL, DAY, KEPT_LINES
+from agent.pipeline.spark import COMPACT, READ, SETTLE, begin_step, suited_to_reading
 from agent.pipeline.window import bounds
 
 _FOLD: Final = ("agent", "cell")
 _OF_REJECTED: Final = ("why", "line", "file", "schema")
 _BATCH: Final = "batch="
 COMPACT_FILES: Final = 4
+_FINISHED: Final = "*.jsonl"
+_LISTING: Final = "path string, modificationTime timestamp, length bigint, content binary"
 _DAY: Final = StructField("day", LongType())
 
 
@@ -44,7 +46,7 @@ class Store:
 
     def catch_up(self) -> None:
         """Reads the files that are new."""
-        begin(self.spark, READ)
+        begin_step(self.spark, READ)
         present = listed(self.spark, self._roots)
         new = present - self.ledger.files
         gone = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
@@ -80,7 +82,7 @@ class Store:
         since, until = self.ledger.settled, self.ledger.to_settle()
         if until <= since:
             return
-        begin(self.spark, SETTLE)
+        begin_step(self.spark, SETTLE)
         # Left by a killed run, or no longer settled.
         files.remove_others(self.spark, self._settled, keep=lambda name: _is_before(since, name))
         read = self.ledger.content()
@@ -92,7 +94,7 @@ class Store:
     def compact(self) -> None:
         """Makes one batch of many small ones whose days are settled: each run adds one, and each has its files."""
         for group in self.ledger.to_compact():
-            begin(self.spark, COMPACT)
+            begin_step(self.spark, COMPACT)
             number = self._unused_number()
             self._of(group).drop("batch").coalesce(COMPACT_FILES).write.parquet(self._path(number))
             self._keep(self.ledger.compacted(group, number))
@@ -197,3 +199,22 @@ def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:
 def _extents(lines: DataFrame) -> DataFrame:
     good = lines.where(fn.col("why").isNull())
     return good.groupBy("batch", *_FOLD).agg(fn.min("ts").alias("since"), fn.max("ts").alias("until"))
+
+
+def listed(spark: SparkSession, directories: Sequence[str]) -> frozenset[InputFile]:
+    """Names only: the contents of files are not read here."""
+    found = _found(spark.read).load([literally(spark, directory) for directory in directories])
+    rows = found.select("path", "length", fn.unix_micros("modificationTime")).collect()
+    return frozenset(InputFile(*row) for row in rows)
+
+
+def followed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
+    """A stream with a row for each new file."""
+    # A file that arrives is new, however old it is.
+    reader = _found(spark.readStream).schema(_LISTING).option("maxFileAge", "36500d")
+    streams: list[DataFrame] = [reader.load(literally(spark, directory)).select("path") for directory in directories]
+    return reduce(DataFrame.union, streams)
+
+
+def _found(reader: Any) -> Any:
+    return reader.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", _FINISHED)

@@ -1,9 +1,13 @@
-"""Keeps the first and the last of consecutive lines that report the same: the tables are the same as with all lines.
+"""Keeps the lines that matter: with them the tables are the same as with all lines.
 
-Only neighbours within five minutes of one agent's lines on one link are compared. So this step, the only one that moves
-all lines, is spread evenly however many lines one link has, and every later step moves only a fraction.
+First the first and the last of consecutive lines that report the same. Only neighbours within five minutes of one
+agent's lines on one link are compared. So this step, the only one that moves all lines, is spread evenly however many
+lines one link has, and every later step moves only a fraction. Around an agent's absence all lines matter: until when a
+link's status holds depends on them.
 
-Around an agent's absence all lines matter: until when a link's status holds depends on them.
+Later, past days are settled: reduced to the few lines with which later days have the same results as with all of them.
+The five minutes of a settled day have been counted. What remains is the period in which an agent reported the same, the
+values of counters, and gaps: a few lines a day for each agent and link.
 """
 
 from __future__ import annotations
@@ -14,9 +18,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import AgentStatus, EventType
-from agent.pipeline.schema import CELL, COUNTERS
-
-MISSED_HEARTBEATS: Final = 3
+from agent.pipeline.reading import lifetimes
+from agent.pipeline.schema import CELL, COUNTERS, DAY, MISSED_HEARTBEATS, TRAITS, USUAL_INTERVAL
+from agent.pipeline.window import Bounds
 
 COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", "lag_is_critical", *COUNTERS)
 
@@ -142,3 +146,66 @@ def matters_by_itself() -> Column:
     falls = backlog >= fn.coalesce(fn.col("after")["backlog"], none)
     of_agent = (this["type"] == EventType.AGENT) & (this["status"] != AgentStatus.HEARTBEAT)
     return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent
+
+
+_ALSO_COMPARED: Final = ("silent", "first", "life", "named", "traits", "measured")
+_OF_AGENT: Final = ("interval", "told_in")
+
+
+def settled(lines: DataFrame, within: Bounds) -> DataFrame:
+    """Adds `day`, and sets `unbroken`: between this line and the next were others with the same status, none late."""
+    own = lifetimes.grouped(lines.where(fn.col("type") == EventType.AGENT), into="speaker")
+    of_links = lifetimes.placed(lines, lifetimes.lives(lines, within)).withColumn("speaker", fn.col("group"))
+    spoken = [name for name in lines.columns if name not in _OF_AGENT]
+    return _few_of_day(
+        own.unionByName(of_links.select(*spoken, "speaker", "life"), allowMissingColumns=True), lines.columns
+    )
+
+
+def _few_of_day(reported: DataFrame, names: list[str]) -> DataFrame:
+    rest = [name for name in names if name not in (*COMPARED, *_ALSO_COMPARED, "unbroken")]
+    packed = reported.withColumns(
+        {"traits": fn.xxhash64(*TRAITS), "measured": measured(), "named": fn.col("group")}
+    ).select(
+        fn.expr(f"cell div {DAY}").alias("day"),
+        "speaker",
+        fn.struct(*COMPARED, *_ALSO_COMPARED).alias("this"),
+        fn.struct(*rest).alias("rest"),
+    )
+    ordered = Window.partitionBy("day", "speaker", "rest.agent", "rest.link").orderBy("this.ts", "this.seq")
+    neighbours = packed.withColumns({"before": fn.lag("this").over(ordered), "after": fn.lead("this").over(ordered)})
+    kept = _day_edge("before", "this") | _day_edge("this", "after") | matters_by_itself()
+    judged = neighbours.withColumn("kept", kept).withColumn("unbroken", ~fn.lead("kept", 1, True).over(ordered))
+    return judged.where("kept").select(
+        *(f"this.{name}" for name in COMPARED),
+        "rest.*",
+        fn.coalesce(_silent_in_day("before", "this"), fn.lit(False)).alias("silent"),
+        fn.col("before").isNull().alias("first"),
+        "unbroken",
+        "day",
+    )
+
+
+def _day_edge(before: str, after: str) -> Column:
+    first, second = fn.col(before), fn.col(after)
+    another = (
+        ~first["life"].eqNullSafe(second["life"])
+        | ~first["named"].eqNullSafe(second["named"])
+        | (first["traits"] != second["traits"])
+        | (first["measured"] != second["measured"])
+    )
+    late = (first["type"] != EventType.AGENT) & (second["ts"] - first["ts"] > CELL)
+    return differs(before, after) | fn.coalesce(another | late | _silent_in_day(before, after), fn.lit(False))
+
+
+def _silent_in_day(before: str, after: str) -> Column:
+    """As for lives: within a cell by its own lines, at its border by the last line before it."""
+    first, second = fn.col(before), fn.col(after)
+    patience = MISSED_HEARTBEATS * fn.coalesce(first["interval"], fn.lit(USUAL_INTERVAL))
+    missing = (second["silent"] | second["first"]) & (second["ts"] - first["ts"] > patience)
+    return (second["type"] == EventType.AGENT) & missing
+
+
+def measured() -> Column:
+    """Whether a line has transfer times."""
+    return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))

@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import CELL, LINK, UPSTREAM_COUNTERS
-from agent.pipeline.tables import periods
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, with_hour
 
 _ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
 _COUNTED: Final = ("taken", *_ENDS)
@@ -23,7 +22,7 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     """From the gains of `traffic.cells`: hours and days in which a link was reported. Agents that don't count what they
     take leave nulls."""
     at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
-    dated = periods.dated(counted.withColumn("at", at), "at", hours)
+    dated = with_hour(counted.withColumn("at", at), "at", hours)
     # Days are not complete in a window, and have 23 to 25 hours.
     days = hours.groupBy("day").agg(fn.min("hour_start").alias("day_start"), fn.max("hour_end").alias("day_end"))
     so_far = Window.partitionBy(*LINK).orderBy("hour_start")

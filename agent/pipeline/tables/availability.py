@@ -1,4 +1,4 @@
-"""Time of each link in each bucket, by hour and by day of a time zone, and its failures."""
+"""Time of each link in each bucket, by hour and by day of a time zone, and its failures; also by pair of clusters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import EXPECTED, LINK, Bucket
-from agent.pipeline.tables import periods
-from agent.pipeline.tables.periods import seconds
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, seconds, split_by_hour, with_hour
 
 
 def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     spans = found.select(*LINK, "start", "end", "bucket").unionByName(_lags(found), allowMissingColumns=True)
-    parts = periods.cut(spans, hours)
+    parts = split_by_hour(spans, hours)
     changed = (
         fn.col("bucket").isNotNull() & (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
     )
@@ -52,7 +50,7 @@ def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
 
 def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
     """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
-    begun = periods.dated(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
+    begun = with_hour(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
     placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
     both = placed.withColumn("period", fn.lit("hour")).unionByName(
         placed.withColumns({"period": fn.lit("day"), "hour_start": fn.lit(None).cast("bigint")})
@@ -107,3 +105,21 @@ def _in(bucket: Bucket, value: Column) -> Column:
 def percent(part: Column, whole: Column) -> Column:
     """Null if the total is zero."""
     return fn.when(whole > 0, part / whole * 100.0)
+
+
+def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
+    """From the finished tables `availability` and `traffic`; a link without known availability is never the worst."""
+    ends = ("upstream_cluster", "cluster", "date")
+    moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
+    days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")
+    own = fn.col("availability_percent")
+    # A sum of decimals is the same in any order; a sum of doubles is not.
+    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+    return days.groupBy(*ends).agg(
+        fn.count("link").alias("links"),
+        fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages"),
+        fn.coalesce(fn.sum("bytes"), fn.lit(0)).alias("bytes"),
+        percent(fn.sum("up_seconds").cast("double"), flowing.cast("double")).alias("availability_percent"),
+        fn.min_by("link", fn.when(own.isNotNull(), fn.struct(own, "group", "link"))).alias("worst_link"),
+        fn.min(own).alias("worst_link_availability_percent"),
+    )

@@ -1,4 +1,6 @@
-"""The combined reports of agents on a link: exactly one status at each instant of the window."""
+"""From reports to intervals: how long each report of an agent on a link is valid, and, of all reports together, exactly
+one status of the link at each instant of the window.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,60 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from agent.pipeline.schema import BUCKETS, LINK, TRAITS, Bucket
+from agent.core.export_event import EventType
+from agent.pipeline.schema import BUCKETS, CELL, LINK, MISSED_HEARTBEATS, TRAITS, USUAL_INTERVAL, Bucket
 from agent.pipeline.window import Bounds
+
+_REPORTER = ("group", "link", "agent")
+
+
+def statements(lines: DataFrame, within: Bounds) -> DataFrame:
+    """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
+    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
+    followed = lines.withColumns(
+        {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
+    ).withColumn("believed", _believed_until(within))
+    # A link whose samples stop has ended, even if its agent is alive.
+    silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
+    reported = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
+    return _joined_reports(reported)
+
+
+def _believed_until(within: Bounds) -> Column:
+    ts, following = fn.col("ts"), fn.col("next_ts")
+    same_life = fn.col("next_life") == fn.col("life")
+    by_agent = fn.when(same_life, following).otherwise(fn.greatest(ts, fn.col("last")))
+    end = fn.coalesce(following, fn.greatest(ts, fn.lit(within.end)))
+    by_itself = fn.when(fn.col("unbroken") | (end - ts <= _patience()), end).otherwise(ts)
+    return fn.when(fn.col("life").isNull(), by_itself).otherwise(by_agent)
+
+
+def _patience() -> Column:
+    interval = fn.coalesce("interval", fn.lit(USUAL_INTERVAL))
+    return fn.greatest(MISSED_HEARTBEATS * interval, fn.lit(CELL))
+
+
+def _joined_reports(reported: DataFrame) -> DataFrame:
+    """Combines lines that report the same, with no gap between them."""
+    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    before = fn.lag(fn.struct("believed", "status", "lag_is_critical")).over(ordered)
+    same = fn.col("before")["status"] == fn.col("status")
+    same &= fn.col("before")["lag_is_critical"].eqNullSafe(fn.col("lag_is_critical"))
+    goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & same
+    return (
+        reported.withColumn("before", before)
+        .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
+        .groupBy(*_REPORTER, "stretch", "status", "lag_is_critical")
+        .agg(
+            fn.min("ts").alias("start"),
+            fn.max("believed").alias("end"),
+            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
+            fn.max("backlog").alias("backlog"),
+        )
+        .select(*_REPORTER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
+    )
+
 
 _REPORTED = ("agent", "reason", "error", "backlog")
 _LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
@@ -47,7 +101,7 @@ def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
         reported.alias("reported"),
         critical.alias("critical"),
     )
-    return _merged(pieces)
+    return _merged_pieces(pieces)
 
 
 def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
@@ -85,7 +139,7 @@ def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
     return reduce(lambda rest, case: fn.when(case[0], case[1]).otherwise(rest), reversed(cases), otherwise)
 
 
-def _merged(pieces: DataFrame) -> DataFrame:
+def _merged_pieces(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
     known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))

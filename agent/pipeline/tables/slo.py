@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from agent.pipeline.objectives import Objective, ObjectiveKind
 from agent.pipeline.schema import CELL, EXPECTED, LINK, SECOND, Bucket
-from agent.pipeline.spark import literal
+from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.availability import percent
-from agent.pipeline.tables.objectives import Objective, ObjectiveKind
 from agent.pipeline.window import Bounds
 
 _HOUR = 3600 * SECOND
@@ -32,7 +32,7 @@ def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], with
         }
         for one in promised
     ]
-    wanted = fn.broadcast(literal.table(found.sparkSession, rows, _OBJECTIVE))
+    wanted = fn.broadcast(literal_table(found.sparkSession, rows, _OBJECTIVE))
     spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME)).drop("within")
     if any(one.kind is ObjectiveKind.MESSAGES for one in promised):
         of_messages = wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)

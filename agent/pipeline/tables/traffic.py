@@ -7,9 +7,9 @@ import operator
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
+from agent.pipeline.reading.thinning import measured
 from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
-from agent.pipeline.tables import periods
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, with_hour
 
 _SPEAKER = ("group", "link", "agent")
 
@@ -141,16 +141,11 @@ def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     )
 
 
-def measured() -> Column:
-    """Whether a line has transfer times."""
-    return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))
-
-
 def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     start = fn.col("cell") * CELL
     covered = fn.least(start + CELL, fn.lit(within.end)) - fn.greatest(start, fn.lit(within.start))
     named = found.join(links, [*LINK], "left").withColumn("start", fn.greatest(start, fn.lit(within.start)))
-    return periods.dated(named, "start", hours).select(
+    return with_hour(named, "start", hours).select(
         *links.columns,
         fn.timestamp_micros(start).alias("start"),
         fn.col("forwarded").alias("messages"),

@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.pipeline.findings.flow import step_of
-from agent.pipeline.findings.heat import unit
+from agent.pipeline.findings.availability import unit
 from agent.pipeline.findings.model import (
     Cost,
     Edge,
@@ -32,8 +31,9 @@ from agent.pipeline.findings.model import (
     Trouble,
     Which,
 )
+from agent.pipeline.findings.traffic import step_of
 from agent.pipeline.schema import SECOND, Bucket
-from agent.pipeline.tables.periods import micros
+from agent.pipeline.window import micros
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from agent.pipeline.findings.gather import INCIDENTS, WORST
 from agent.pipeline.findings.model import BEHIND, Account, Findings, Fleet, LagTime, Span, Spent, Trouble
+from agent.pipeline.findings.publish import INCIDENTS_SHOWN, WORST
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD, TO
+from agent.pipeline.page.formatting import HARD, TO
 from agent.pipeline.schema import SECOND, Bucket
 from tests.pipeline.page.found import DAY, HOUR, findings
 
@@ -120,7 +120,7 @@ def test_windows_of_any_length(length: int) -> None:
 def test_ten_thousand_links_make_no_larger_page() -> None:
     found = findings(links=10_000)
     incident = replace(found.failures.most_severe[0], error="x" * 400)
-    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS, incidents=10**6))
+    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS_SHOWN, incidents=10**6))
     text = page(found)
     assert len(text) < 1_000_000
     assert f"{10_000 - WORST:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text

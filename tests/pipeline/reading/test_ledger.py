@@ -3,19 +3,18 @@
 from dataclasses import replace
 
 from agent.core.export_event import SCHEMA
-from agent.pipeline.reading.inputs import InputFile
 from agent.pipeline.reading.ledger import (
     COMPACT_FROM,
     COMPACT_TO,
-    DAY,
     LAYOUT,
     Batch,
     Content,
+    InputFile,
     Ledger,
     TablesMade,
     parse_ledger,
 )
-from agent.pipeline.schema import CELL
+from agent.pipeline.schema import CELL, DAY
 from agent.pipeline.window import Bounds
 
 A_DAY = DAY * CELL
