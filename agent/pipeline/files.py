@@ -18,7 +18,7 @@ _WILD: Final = re.compile(r"([\[\]{}*?\\])")
 
 
 def read_table(spark: SparkSession, name: str, *, output: str) -> DataFrame:
-    return spark.read.schema(TABLES[name]).parquet(literally(spark, f"{output}/{name}"))
+    return spark.read.schema(TABLES[name]).parquet(literal_path(spark, f"{output}/{name}"))
 
 
 def columns(name: str) -> StructType:
@@ -27,7 +27,7 @@ def columns(name: str) -> StructType:
 
 def read_text(spark: SparkSession, path: str) -> str:
     """Small files only: objectives."""
-    row = spark.read.text(literally(spark, path), wholetext=True).first()
+    row = spark.read.text(literal_path(spark, path), wholetext=True).first()
     return str(row[0]) if row else ""
 
 
@@ -44,7 +44,7 @@ def check_inputs(spark: SparkSession, inputs: Sequence[str]) -> None:
 def _has_lines(spark: SparkSession, path: str) -> bool:
     try:
         system = _system(spark, path)
-        places = system.globStatus(_path(spark, literally(spark, path))) or []
+        places = system.globStatus(_path(spark, literal_path(spark, path))) or []
         if not places:
             raise CannotStartError(f"--input {path}: does not exist; give a directory that agents export to")
         return any(_ends_in_lines(system.listFiles(place.getPath(), True)) for place in places)
@@ -52,7 +52,7 @@ def _has_lines(spark: SparkSession, path: str) -> bool:
         raise CannotStartError(f"--input {path}: can't be read: {_reason(error)}") from error
 
 
-def literally(spark: SparkSession, path: str) -> str:
+def literal_path(spark: SparkSession, path: str) -> str:
     """A path that exists is no pattern, whatever characters it has; Spark interprets paths as patterns."""
     return _WILD.sub(r"\\\1", path) if _WILD.search(path) and exists(spark, path) else path
 

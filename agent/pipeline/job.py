@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
@@ -17,29 +16,26 @@ from pyspark.sql import DataFrame, SparkSession
 from agent.errors import AgentError, CannotStartError
 from agent.pipeline import files
 from agent.pipeline.findings.publish import AVAILABILITY_CSV, INCIDENTS_CSV, PAGE, SUMMARY, publish
-from agent.pipeline.findings.report_tables import Asked
+from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.objectives import USUAL, Objective, parse_objectives
 from agent.pipeline.options import Options, parse
-from agent.pipeline.reading.ledger import TablesMade
-from agent.pipeline.reading.store import Store, followed
+from agent.pipeline.reading.ledger import ExistingTables
+from agent.pipeline.reading.store import Store, new_files_stream
 from agent.pipeline.schema import TABLES, VERSION
-from agent.pipeline.spark import java_problem, quiet, session, suited_to
-from agent.pipeline.tables.update import Dates, extent, write_tables
+from agent.pipeline.spark import java_problem, quiet, session, settings_for_rows
+from agent.pipeline.tables.update import Dates, extent_to_make, write_tables
 from agent.pipeline.versions import Versions, local_path, only_writer
 from agent.pipeline.window import bounds, first_and_last_day, micros
+
+STORE: Final = "_lines"
+CHECKPOINT: Final = "_checkpoint"
 
 Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """A context around the work that shows its progress."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """For `spark-submit`: the same options as `federation-agent report`."""
-    options = parse(arguments)
-    report(options)
-
-
 def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
-    """Starts Spark, or joins the one it was submitted to, and reports in plain words what prevents it."""
+    """Starts Spark, or joins the one that it was submitted to. Whatever prevents the report is a `CannotStartError`."""
     check_objectives(options)
     with only_writer(options.output):
         try:
@@ -50,12 +46,12 @@ def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
         # Spark's own log of an error is hundreds of lines; the reason is shown in one.
         spark.sparkContext.setLogLevel("OFF")
         try:
-            return _made(spark, options, watch)
+            return _run_with_spark(spark, options, watch)
         finally:
             spark.stop()
 
 
-def _made(spark: SparkSession, options: Options, watch: Watch) -> dict[str, Any]:
+def _run_with_spark(spark: SparkSession, options: Options, watch: Watch) -> dict[str, Any]:
     files.check_inputs(spark, options.inputs)
     files.check_output(spark, options.output)
     try:
@@ -66,7 +62,7 @@ def _made(spark: SparkSession, options: Options, watch: Watch) -> dict[str, Any]
 
 
 def check_objectives(options: Options) -> None:
-    """Objectives in a local file; those on another file system are read when Spark runs."""
+    """Checks what can be checked before Spark starts, which takes seconds: a local file. Others are read by Spark."""
     path = None if options.objectives is None else local_path(options.objectives)
     if path is None:
         return
@@ -78,40 +74,38 @@ def check_objectives(options: Options) -> None:
     parse_objectives(text, source=str(options.objectives))
 
 
-STORE: Final = "_lines"
-
-
 def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     """Updates the tables, `report.html` and `summary.json`, and returns the summary."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    said = None if options.objectives is None else files.read_text(spark, options.objectives)
-    promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
+    text = None if options.objectives is None else files.read_text(spark, options.objectives)
+    objectives = parse_objectives(text, source=str(options.objectives)) if text is not None else USUAL
     versions = _versions(spark, options)
     if versions is not None:
         versions.open()
     store = Store(spark, f"{options.output}/{STORE}", options.inputs)
     store.catch_up()
-    read, made_of = store.ledger.content(), _fingerprint(options, promised)
-    within = bounds(read.first, read.last, start=_given(options.start), end=_given(options.end))
-    if not _exists(spark, options):
+    read, made_of = store.ledger.content(), _fingerprint(options, objectives)
+    start, end = (None if moment is None else micros(moment) for moment in (options.start, options.end))
+    within = bounds(read.first, read.last, start=start, end=end)
+    if not _output_exists(spark, options):
         store.record(None)
-    if store.ledger.has(made_of):
+    if store.ledger.is_current(made_of):
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
-    asked = Dates() if options.is_whole else Dates(*first_and_last_day(within, options.zone))
-    of = extent(store.ledger, made_of, within, zone=options.zone, asked=asked)
-    store.record(TablesMade(made_of, within.start, within.end, touched=of.since, whole=False))
+    dates = Dates() if options.is_whole else Dates(*first_and_last_day(within, options.zone))
+    extent = extent_to_make(store.ledger, made_of, within, zone=options.zone, dates=dates)
+    store.record(ExistingTables(made_of, within.start, within.end, touched=extent.since, whole=False))
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
-    with suited_to(spark, rows=store.ledger.lines_since(of.since)) as keep:
+    with settings_for_rows(spark, rows=store.ledger.lines_since(extent.since)) as cache:
         draft = options if versions is None else replace(options, output=f"{options.output}/{versions.begin(TABLES)}")
-        write_tables(store, draft, promised, of, keep)
-        asked_of = Asked(spark, draft.output, within, options.zone, options.chosen)
-        summed = publish(asked_of, counts, csv=options.csv, run=None if versions is None else versions.run)
+        write_tables(store, draft, objectives, extent, cache)
+        tables = ReportTables(spark, draft.output, within, options.zone, options.link_filter)
+        result = publish(tables, counts, with_csv=options.csv, run=None if versions is None else versions.run)
         if versions is not None:
             versions.show()
-        store.record(TablesMade(made_of, within.start, within.end))
+        store.record(ExistingTables(made_of, within.start, within.end))
         store.settle()
         store.compact()
-    return summed
+    return result
 
 
 def _versions(spark: SparkSession, options: Options) -> Versions | None:
@@ -122,28 +116,22 @@ def _versions(spark: SparkSession, options: Options) -> Versions | None:
     return Versions(directory, (*TABLES, PAGE, SUMMARY, AVAILABILITY_CSV, INCIDENTS_CSV), keep=options.keep)
 
 
-def _exists(spark: SparkSession, options: Options) -> bool:
-    """Whether the outputs still exist."""
-    sheets = (AVAILABILITY_CSV, INCIDENTS_CSV) if options.csv else ()
-    return all(files.exists(spark, f"{options.output}/{name}") for name in (*TABLES, PAGE, SUMMARY, *sheets))
+def _output_exists(spark: SparkSession, options: Options) -> bool:
+    csv_files = (AVAILABILITY_CSV, INCIDENTS_CSV) if options.csv else ()
+    return all(files.exists(spark, f"{options.output}/{name}") for name in (*TABLES, PAGE, SUMMARY, *csv_files))
 
 
-def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
-    """A fingerprint of everything except lines that tables are made from."""
-    asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, options.chosen, *promised)
-    return repr(asked)
-
-
-def _given(moment: datetime | None) -> int | None:
-    return None if moment is None else micros(moment)
-
-
-CHECKPOINT: Final = "_checkpoint"
+def _fingerprint(options: Options, objectives: Sequence[Objective]) -> str:
+    """Everything that tables are made from, except lines, as text."""
+    link_filter = options.link_filter
+    made_of = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, link_filter, *objectives)
+    # The name of the filter's class in the ledgers that exist: with another one, all tables would be made again.
+    return repr(made_of).replace("LinkFilter(", "Chosen(", 1)
 
 
 def follow(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """Ends when all existing files have been read, if `every` is None; otherwise never. An interrupted step is
-    repeated, and files that are in the ledger are not read again.
+    """A run for each set of new files. It ends when all existing files have been read, if `every` is None; otherwise
+    never. An interrupted step is repeated, and files that are in the ledger are not read again.
     """
     # Data from other directories is discarded together with the checkpoint beside it.
     Store(spark, f"{options.output}/{STORE}", options.inputs)
@@ -156,7 +144,7 @@ def follow(spark: SparkSession, options: Options) -> dict[str, Any]:
             failed.append(error)
             raise
 
-    writer = followed(spark, options.inputs).writeStream.foreachBatch(step).queryName("federation-agent report")
+    writer = new_files_stream(spark, options.inputs).writeStream.foreachBatch(step).queryName("federation-agent report")
     writer = writer.option("checkpointLocation", f"{options.output}/{STORE}/{CHECKPOINT}")
     if options.every is None:
         writer = writer.trigger(availableNow=True)
@@ -173,6 +161,6 @@ def follow(spark: SparkSession, options: Options) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1:])
+        report(parse(sys.argv[1:]))  # for `spark-submit`: the same options as `federation-agent report`
     except AgentError as error:
         sys.exit(str(error))

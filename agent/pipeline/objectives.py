@@ -14,6 +14,29 @@ import yaml
 from agent.errors import ConfigurationError, Place, Problem
 from agent.pipeline.schema import BUCKETS, Bucket
 
+ALARMS = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
+"""If the burn rates of both windows are above the number, the remaining budget is being used up too fast."""
+
+LEAST_MESSAGES: Final = 100
+"""Messages in the longer window; of fewer, a single late one would be an alarm."""
+
+_KEYS: Final = {"target", "days", "within"}
+
+_OPENSLO: Final = "openslo/v1"
+_AVAILABILITY: Final = "link-availability"
+_TRANSFER: Final = "transfer-seconds"
+_TOP_LEVEL: Final = {"apiVersion", "kind", "metadata", "spec"}
+_SPEC: Final = {"description", "service", "indicatorRef", "timeWindow", "budgetingMethod", "objectives"}
+_OBJECTIVE: Final = {"displayName", "op", "value", "target", "targetPercent"}
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,3})([dw])")
+
+_LINK_LABELS: Final = "group, kind, vhost, name, upstream"
+_WINDOWS: Final = tuple(dict.fromkeys(window for alarm in ALARMS for window in alarm[:2]))
+_UP: Final = "link:federation_agent_up:max"
+_EXPECTED: Final = "link:federation_agent_expected:max"
+_SEVERITIES: Final = {"1h": "critical", "6h": "critical", "3d": "warning"}
+_Rule = dict[str, Any]
+
 
 class ObjectiveKind(StrEnum):
     TIME = "time"
@@ -34,10 +57,7 @@ class Objective:
         return ObjectiveKind.TIME if self.within is None else ObjectiveKind.MESSAGES
 
 
-ALARMS = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
-"""If the burn rates of both windows are above the number, the remaining budget is being used up too fast."""
-USUAL = (Objective("availability", 99.9),)
-_KEYS = {"target", "days", "within"}
+USUAL: Final = (Objective("availability", 99.9),)
 
 
 def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
@@ -51,35 +71,48 @@ def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
         mark = getattr(error, "problem_mark", None)
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
         raise ConfigurationError([Problem(place, "not YAML: fix the syntax here")]) from error
-    if twice := [*_duplicate_keys(roots[0], source=source)] if roots else []:
-        raise ConfigurationError(twice)
+    if duplicates := [*_duplicate_keys(roots[0], source=source)] if roots else []:
+        raise ConfigurationError(duplicates)
     entries = document.get("objectives") if isinstance(document, dict) and set(document) == {"objectives"} else None
     if not isinstance(entries, dict) or not entries:
-        said = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
-        raise ConfigurationError([Problem(Place(source), said)])
+        text = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
+        raise ConfigurationError([Problem(Place(source), text)])
     return _checked(entries, source=source)
 
 
 def _duplicate_keys(node: yaml.Node, *, source: str) -> Iterator[Problem]:
     """Keys of this mapping, and of those in it."""
-    for key in repeated_keys(node):
-        place = Place(source, key.start_mark.line + 1, key.start_mark.column + 1)
-        yield Problem(place, f"{key.value}: is there twice")
+    for key in _repeated_keys(node):
+        yield Problem(_place(key, source), f"{key.value}: is there twice")
     for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
         yield from _duplicate_keys(value, source=source)
 
 
+def _place(node: yaml.Node, source: str) -> Place:
+    return Place(source, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _repeated_keys(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Keys of a mapping that are there before: PyYAML would take the last one without an error."""
+    seen: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in seen:
+                yield key
+            seen.add(key.value)
+
+
 def _is_openslo(root: yaml.Node) -> bool:
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
-    return any((key.value, value.value) == ("apiVersion", OPENSLO_API) for key, value in pairs)
+    return any((key.value, value.value) == ("apiVersion", _OPENSLO) for key, value in pairs)
 
 
 def _from_openslo(roots: list[yaml.Node], *, source: str) -> tuple[Objective, ...]:
     entries: dict[Any, Any] = {}
     problems: list[Problem] = []
     for root in roots:
-        entry, wrong = _read_openslo(root, source=source)
-        problems += wrong
+        entry, found = _openslo_entry(root, source=source)
+        problems += found
         problems += [
             Problem(Place(source, root.start_mark.line + 1, 1), f"objective {name!r} is there twice")
             for name in entries.keys() & entry.keys()
@@ -123,16 +156,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-OPENSLO_API: Final = "openslo/v1"
-AVAILABILITY: Final = "link-availability"
-TRANSFER: Final = "transfer-seconds"
-
-_TOP_LEVEL: Final = {"apiVersion", "kind", "metadata", "spec"}
-_SPEC: Final = {"description", "service", "indicatorRef", "timeWindow", "budgetingMethod", "objectives"}
-_OBJECTIVE: Final = {"displayName", "op", "value", "target", "targetPercent"}
-_DURATION: Final = re.compile(r"([1-9][0-9]{0,3})([dw])")
-
-
 @dataclass
 class _OpenSLODocument:
     """One document's nodes; what is wrong is collected."""
@@ -141,15 +164,14 @@ class _OpenSLODocument:
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, node: yaml.Node, message: str) -> None:
-        mark = node.start_mark
-        self.problems.append(Problem(Place(self.source, mark.line + 1, mark.column + 1), message))
+        self.problems.append(Problem(_place(node, self.source), message))
 
     def fields(self, node: yaml.Node | None, known: set[str] | None, parent: yaml.Node) -> dict[str, yaml.Node]:
         """Of a mapping; without `known`, any keys."""
         if not isinstance(node, yaml.MappingNode):
             self.wrong(node or parent, "give a mapping here")
             return {}
-        for key in repeated_keys(node):
+        for key in _repeated_keys(node):
             self.wrong(key, f"{key.value}: is there twice")
         for key, _ in node.value:
             if known is not None and key.value not in known:
@@ -164,7 +186,7 @@ class _OpenSLODocument:
         return None
 
 
-def _read_openslo(root: yaml.Node, *, source: str) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+def _openslo_entry(root: yaml.Node, *, source: str) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
     """The objective as our own YAML would have it, by name."""
     document = _OpenSLODocument(source)
     fields = document.fields(root, _TOP_LEVEL, root)
@@ -191,17 +213,17 @@ def _entry(document: _OpenSLODocument, spec: dict[str, yaml.Node], root: yaml.No
     values = document.fields(objective, _OBJECTIVE, root)
     yield "target", _target(document, values, objective)
     indicator = spec.get("indicatorRef")
-    if _text(indicator) == TRANSFER:
+    if _text(indicator) == _TRANSFER:
         if _text(values.get("op")) != "lte":
             document.wrong(values.get("op") or objective, "op: give lte: messages confirmed within `value` seconds")
         within = _number(values.get("value"))
         if within is None or within <= 0:
             document.wrong(values.get("value") or objective, "value: give seconds above 0")
         yield "within", within
-    elif _text(indicator) != AVAILABILITY:
-        document.wrong(indicator or root, f"indicatorRef: give {AVAILABILITY} or {TRANSFER}")
+    elif _text(indicator) != _AVAILABILITY:
+        document.wrong(indicator or root, f"indicatorRef: give {_AVAILABILITY} or {_TRANSFER}")
     elif "op" in values or "value" in values:
-        document.wrong(objective, f"op and value are for {TRANSFER} only")
+        document.wrong(objective, f"op and value are for {_TRANSFER} only")
 
 
 def _days(document: _OpenSLODocument, spec: dict[str, yaml.Node], root: yaml.Node) -> int:
@@ -228,16 +250,6 @@ def _target(document: _OpenSLODocument, values: dict[str, yaml.Node], objective:
     return percent
 
 
-def repeated_keys(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Keys of a mapping that are there before: PyYAML would take the last one without a word."""
-    seen: set[str] = set()
-    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-        if isinstance(key, yaml.ScalarNode):
-            if key.value in seen:
-                yield key
-            seen.add(key.value)
-
-
 def _text(node: yaml.Node | None) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
@@ -250,24 +262,12 @@ def _number(node: yaml.Node | None) -> float | None:
     return found if math.isfinite(found) else None
 
 
-LEAST_MESSAGES: Final = 100
-"""Messages in the longer window; of fewer, a single late one would be an alarm."""
-
-_LINK_LABELS: Final = "group, kind, vhost, name, upstream"
-_WINDOWS: Final = tuple(dict.fromkeys(window for alarm in ALARMS for window in alarm[:2]))
-_UP: Final = "link:federation_agent_up:max"
-_EXPECTED: Final = "link:federation_agent_expected:max"
-_SEVERITIES: Final = {"1h": "critical", "6h": "critical", "3d": "warning"}
-
-Rule = dict[str, Any]
-
-
 def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *, source: str) -> str:
     """A file of rules; `bounds` are those of the histogram of transfer times."""
-    rules = [*(_of_time() if any(one.kind is ObjectiveKind.TIME for one in objectives) else ())]
+    rules = [*_time_rules()] if any(one.kind is ObjectiveKind.TIME for one in objectives) else []
     for one in objectives:
         if one.kind is ObjectiveKind.MESSAGES:
-            rules += _of_messages(one, _bound(one, bounds, source=source))
+            rules += _message_rules(one, _bound(one, bounds, source=source))
     alerts = [rule for one in objectives for rule in _alerts(one)]
     groups = [
         {"name": "federation-agent-objectives", "rules": rules},
@@ -276,7 +276,7 @@ def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=10_000, allow_unicode=True)
 
 
-def _of_time() -> Iterator[Rule]:
+def _time_rules() -> Iterator[_Rule]:
     """As in the report, the best status that an agent of the group has counts, and pauses don't."""
     known = [status for status, bucket in BUCKETS.items() if bucket in (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)]
     up = [status for status in known if BUCKETS[status] is Bucket.UP]
@@ -288,7 +288,7 @@ def _of_time() -> Iterator[Rule]:
         yield {"record": f"link:federation_agent_bad_time:ratio{window}", "expr": f"1 - {share}"}
 
 
-def _of_messages(one: Objective, bound: float) -> Iterator[Rule]:
+def _message_rules(one: Objective, bound: float) -> Iterator[_Rule]:
     for window in _WINDOWS:
         every = _increase("count", window)
         in_time = _increase(f'bucket{{le="{bound!r}"}}', window)
@@ -315,7 +315,7 @@ def _bound(one: Objective, bounds: Sequence[float], *, source: str) -> float:
     return found
 
 
-def _alerts(one: Objective) -> Iterator[Rule]:
+def _alerts(one: Objective) -> Iterator[_Rule]:
     of_time = one.kind is ObjectiveKind.TIME
     for long, short, rate in ALARMS:
         most = f"{rate:g} * {(100 - one.target) / 100:.10g}"

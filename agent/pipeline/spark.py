@@ -21,17 +21,21 @@ from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import TABLES
 
+Cache = Callable[[DataFrame], DataFrame]
+"""Keeps data that is used several times."""
+
 READ: Final = "read"
-TELL: Final = "tell"
+PUBLISH: Final = "publish"
 SETTLE: Final = "settle"
 COMPACT: Final = "compact"
 STEPS: Final = {
     READ: "reading the lines",
     **{name: f"making {name}" for name in TABLES},
-    TELL: "writing the report",
+    PUBLISH: "writing the report",
     SETTLE: "keeping what later reports need",
     COMPACT: "making few files of many",
 }
+"""Shown by Spark's own pages, and as the progress on a terminal."""
 
 
 def begin_step(spark: SparkSession, step: str) -> None:
@@ -47,7 +51,7 @@ def session(master: str | None) -> SparkSession:
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
         # Spark's default of 200 suits a large cluster; on a small machine they cost more than the work in them.
         spark.conf.set("spark.sql.shuffle.partitions", 8 * context.defaultParallelism)
-    suit_listing(spark)
+    set_listing_threshold(spark)
     return spark
 
 
@@ -76,13 +80,7 @@ OLDEST_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_TIMEOUT: Final = 10.0
 _LONGEST_MESSAGE: Final = 300
-_OPTION_VARIABLES: Final = (
-    "PYSPARK_SUBMIT_ARGS",
-    "SPARK_SUBMIT_OPTS",
-    "JDK_JAVA_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-)
+_OPTIONS: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC")
 _LESS_OPTIMIZATION: Final = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
@@ -97,26 +95,26 @@ _REMEDY: Final = (
 
 def java_options() -> str:
     """The options before an operator's own; Java does not start with two garbage collectors."""
-    return _LESS_OPTIMIZATION if _a_collector_is_chosen() else f"-XX:+UseParallelGC {_LESS_OPTIMIZATION}"
+    return _LESS_OPTIMIZATION if _is_collector_chosen() else f"-XX:+UseParallelGC {_LESS_OPTIMIZATION}"
 
 
-def _a_collector_is_chosen() -> bool:
+def _is_collector_chosen() -> bool:
     home, configured = os.environ.get("SPARK_HOME"), os.environ.get("SPARK_CONF_DIR")
     directories = [configured] if configured else [f"{home}/conf"] if home else []
     defaults = (Path(directory, "spark-defaults.conf") for directory in directories)
-    said = [os.environ.get(name, "") for name in _OPTION_VARIABLES]
-    said += [file.read_text(errors="replace") for file in defaults if file.is_file()]
-    return any(_COLLECTOR.search(text) for text in said)
+    texts = [os.environ.get(name, "") for name in _OPTIONS]
+    texts += [file.read_text(errors="replace") for file in defaults if file.is_file()]
+    return any(_COLLECTOR.search(text) for text in texts)
 
 
 def java_problem() -> str:
-    """The error in a sentence, with what to do."""
+    """Explains in a sentence why Spark did not start, and what to do; Java is examined only after that failure."""
     java = _java_path()
     if java is None:
         return f"Java is not installed; {_REMEDY}"
-    version, said = _java_version(java)
-    if version is None and said:
-        return f"{java} does not run: {said}; fix that, for example a limit of memory (ulimit -v)"
+    version, output = _java_version(java)
+    if version is None and output:
+        return f"{java} does not run: {output}; fix that, for example a limit of memory (ulimit -v)"
     if version is None:
         return f"{java} does not run; {_REMEDY}"
     if version < OLDEST_JAVA:
@@ -131,17 +129,15 @@ def _java_path() -> str | None:
 
 
 def _java_version(java: str) -> tuple[int | None, str]:
-    """None if it doesn't run, and what it said then."""
+    """The version, or None and the output if it doesn't run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT, check=False)  # noqa: S603 - the Java that Spark would run
     except (OSError, subprocess.TimeoutExpired):
         return None, ""
     found = _VERSION.search(done.stderr)
-    said = " ".join((done.stderr + done.stdout).split())[:_LONGEST_MESSAGE]
-    return (int(found[1]), "") if found and not done.returncode else (None, said)
+    output = " ".join((done.stderr + done.stdout).split())[:_LONGEST_MESSAGE]
+    return (int(found[1]), "") if found and not done.returncode else (None, output)
 
-
-Keep = Callable[[DataFrame], DataFrame]
 
 PER_TASK: Final = 200_000
 """Remaining lines per task: a task's sort fits into a gigabyte."""
@@ -161,46 +157,38 @@ _WITHOUT_COMPILER: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.
 
 
 @contextmanager
-def suited_to(spark: SparkSession, *, rows: int) -> Iterator[Keep]:
-    """A context for work on this many rows; returns how to keep data that is used several times."""
+def settings_for_rows(spark: SparkSession, *, rows: int) -> Iterator[Cache]:
+    """A context for work on this many rows: for few, compiling plans takes longer than the work itself."""
     needed = max(spark.sparkContext.defaultParallelism, rows // PER_TASK)
-    wanted = {_PARTITIONS: str(min(_partitions(spark) or needed, needed))}
-    wanted |= _PLANNED_ONCE if rows < REPLANNED else {}
-    wanted |= _WITHOUT_COMPILER if rows < INTERPRETED else {}
-    with _set(spark, wanted), _kept(short_of_plans=_is_alone(spark) and rows < INTERPRETED) as keep:
-        yield keep
-
-
-@contextmanager
-def _kept(*, short_of_plans: bool) -> Iterator[Keep]:
-    """If planning is most of the work, kept data isn't planned again. It can't be recomputed either, so this is only
-    for Spark in one process, which can't lose a part of its data."""
-    if short_of_plans:
-        yield lambda table: table.localCheckpoint(eager=False)
-        return
-    with ExitStack() as kept:
+    settings = {_PARTITIONS: str(min(_partitions(spark) or needed, needed))}
+    settings |= _PLANNED_ONCE if rows < REPLANNED else {}
+    settings |= _WITHOUT_COMPILER if rows < INTERPRETED else {}
+    with _changed_settings(spark, settings), ExitStack() as cached:
 
         def persist(table: DataFrame) -> DataFrame:
-            kept.callback(table.unpersist)
+            cached.callback(table.unpersist)
             return table.persist()
 
-        yield persist
+        # If planning is most of the work, a checkpoint isn't planned again. It can't be recomputed either, so this is
+        # only for Spark in one process, which can't lose a part of its data.
+        is_checkpoint_better = _runs_in_this_process(spark) and rows < INTERPRETED
+        yield (lambda table: table.localCheckpoint(eager=False)) if is_checkpoint_better else persist
 
 
 @contextmanager
-def suited_to_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
+def settings_for_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
     """A context for sorting this many bytes of lines, with more tasks than cores if necessary."""
-    with _set(spark, {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK))}):
+    with _changed_settings(spark, {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK))}):
         yield
 
 
-def suit_listing(spark: SparkSession) -> None:
+def set_listing_threshold(spark: SparkSession) -> None:
     """For the session. A table is listed some twenty times in a run, each time all its dates."""
-    spark.conf.set(_DIRECTORIES_LISTED_AT_ONCE, "10000" if _is_alone(spark) else "128")
+    spark.conf.set(_DIRECTORIES_LISTED_AT_ONCE, "10000" if _runs_in_this_process(spark) else "128")
 
 
-def _is_alone(spark: SparkSession) -> bool:
-    """Whether all tasks run in this process, beside the driver."""
+def _runs_in_this_process(spark: SparkSession) -> bool:
+    """True if all tasks run in this process, beside the driver."""
     return str(spark.sparkContext.master).startswith("local")
 
 
@@ -209,29 +197,30 @@ def _partitions(spark: SparkSession) -> int:
 
 
 @contextmanager
-def _set(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: str(spark.conf.get(name)) for name in wanted}
-    _put(spark, wanted)
+def _changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    former = {name: str(spark.conf.get(name)) for name in settings}
+    _set_all(spark, settings)
     try:
         yield
     finally:
-        _put(spark, before)
+        _set_all(spark, former)
 
 
-def _put(spark: SparkSession, settings: Mapping[str, str]) -> None:
+def _set_all(spark: SparkSession, settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         spark.conf.set(name, value)
 
 
-def in_parallel(spark: SparkSession, *works: Callable[[], Any]) -> list[Any]:
-    """The results of all; raises the first error after all have ended."""
-    with ThreadPoolExecutor(len(works), thread_name_prefix="report") as threads:
+def in_parallel(spark: SparkSession, *actions: Callable[[], Any]) -> list[Any]:
+    """The results of all: while one is planned, another can work. Raises the first error after all have ended."""
+    with ThreadPoolExecutor(len(actions), thread_name_prefix="report") as threads:
         # Each inherits its own copy: Spark's properties for the step of one must not be visible to the others.
-        begun = [threads.submit(inheritable_thread_target(spark)(work)) for work in works]
-    return [one.result() for one in begun]
+        started = [threads.submit(inheritable_thread_target(spark)(work)) for work in actions]
+    return [one.result() for one in started]
 
 
 def literal_table(spark: SparkSession, rows: Sequence[Mapping[str, object]], columns: str) -> DataFrame:
-    """`columns` is a schema in DDL; dates are passed as text."""
+    """A small table, made without a Python worker: executors need no Python. `columns` is a schema in DDL; dates are
+    passed as text."""
     parsed = fn.from_json(fn.lit(json.dumps(rows, default=str)), f"array<struct<{columns}>>")
     return spark.range(1, numPartitions=1).select(fn.inline(parsed))

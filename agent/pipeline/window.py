@@ -16,22 +16,27 @@ from pyspark.sql import functions as fn
 from agent.pipeline.schema import SECOND
 from agent.pipeline.spark import literal_table
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 24 * 3600 * SECOND
+_STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
+    """From `start` to `end`, which is exclusive."""
+
     start: int
     end: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / SECOND
 
 
 def bounds(first: int | None, last: int | None, *, start: int | None, end: int | None) -> Bounds:
     """An end that isn't given is the first or last line of the data."""
     began = start if start is not None else first or 0
     return Bounds(began, max(began, end if end is not None else last or 0))
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 24 * 3600 * SECOND
-_STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,15 @@ class Hour:
 
 
 def micros(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant(at: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=at)
 
 
 def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Hour]:
-    start = EPOCH + timedelta(microseconds=within.start)
-    end = EPOCH + timedelta(microseconds=within.end)
+    start, end = instant(within.start), instant(within.end)
     while start < end:
         after = min(_next_hour(start, zone), end)
         yield Hour(micros(start), micros(after), start.astimezone(zone).date())
@@ -57,14 +65,13 @@ def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Hour]:
 
 
 def first_and_last_day(within: Bounds, zone: ZoneInfo) -> tuple[date, date]:
-    """The first and the last day of a window."""
-    start, last = (EPOCH + timedelta(microseconds=at) for at in (within.start, max(within.start, within.end - 1)))
-    return start.astimezone(zone).date(), last.astimezone(zone).date()
+    first, last = (instant(at).astimezone(zone) for at in (within.start, max(within.start, within.end - 1)))
+    return first.date(), last.date()
 
 
 def start_of_day(moment: int, zone: ZoneInfo) -> int:
     """The first instant of the date that contains this one; a clock change at midnight may skip midnight itself."""
-    day = (EPOCH + timedelta(microseconds=moment)).astimezone(zone).date()
+    day = instant(moment).astimezone(zone).date()
     midnight = datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
     while midnight.astimezone(zone).date() < day:
         midnight += _STEP

@@ -19,7 +19,7 @@ from agent.pipeline.tables.account import account
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.incidents import incidents as found_incidents
 from agent.pipeline.tables.incidents import outages
-from agent.pipeline.tables.intervals import intervals, statements, traits
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
 from agent.pipeline.tables.traffic import cells
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline import reference
@@ -45,9 +45,9 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     within = Bounds(micros(START), micros(START) + END * SECOND)
     thinning.thin(parsing.read(spark, paths)).write.parquet(str(tmp_path / "kept"))
     lines = spark.read.schema(KEPT_LINES).parquet(str(tmp_path / "kept")).where("why is null").persist()
-    links = traits(lines.where("link is not null")).persist()
-    placed = lifetimes.placed(lines, lifetimes.lives(lines, within)).persist()
-    found = intervals(statements(placed, within), links, within).persist()
+    links = link_attributes(lines.where("link is not null")).persist()
+    placed = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).persist()
+    found = intervals(agent_reports(placed, within), links, within).persist()
     spans: dict[tuple[str, str], list[Any]] = {}
     for row in found.orderBy("group", "link", "start").collect():
         span = (row["start"] - within.start, row["end"] - within.start, row["status"])

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from agent.errors import CannotStartError
 from agent.pipeline import files
 from agent.pipeline.reading import parsing
-from agent.pipeline.reading.store import listed
+from agent.pipeline.reading.store import finished_files
 from agent.pipeline.spark import java_problem
 from agent.pipeline.versions import only_writer
 from tests.acceptance.command import COMMAND, federation_agent
@@ -131,7 +131,7 @@ def test_paths_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> N
     odd = tmp_path / "a{b}[c]*?%20 d"
     file = write(odd, line(0, "running"), line(60, "running"))
     files.check_inputs(spark, [str(odd)])
-    [found] = listed(spark, [str(odd)])
+    [found] = finished_files(spark, [str(odd)])
     assert found.path.endswith(file.name)
     assert parsing.read(spark, [found.pattern]).count() == 2
 

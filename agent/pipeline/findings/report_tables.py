@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from functools import reduce
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -14,26 +14,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings.model import Spent, Which
-from agent.pipeline.options import Chosen
+from agent.pipeline.findings.model import LinkIdentity, TimeSpent
+from agent.pipeline.options import LinkFilter
 from agent.pipeline.schema import CELL, LINK, Bucket
-from agent.pipeline.window import EPOCH, Bounds
+from agent.pipeline.window import Bounds, instant
 
 LONGEST: Final = 400
 """The longest shown name or error, in characters."""
 
-WHICH: Final = (*LINK, "kind", "vhost", "name", "upstream", "upstream_cluster", "cluster")
+IDENTITY: Final = (*LINK, "kind", "vhost", "name", "upstream", "upstream_cluster", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportTables:
     """The tables of one finished report, in `output`."""
 
     spark: SparkSession
     output: str
     within: Bounds
     zone: ZoneInfo
-    chosen: Chosen = field(default_factory=Chosen)
+    link_filter: LinkFilter = field(default_factory=LinkFilter)
 
     def availability(self, period: str) -> DataFrame:
         return self.available_in(self.within, period)
@@ -72,23 +72,23 @@ class Asked:
         return self._table(name).where(fn.col("date").between(first, last))
 
     def _table(self, name: str) -> DataFrame:
-        return files.read_table(self.spark, name, output=self.output).where(_is_chosen(self.chosen))
+        return files.read_table(self.spark, name, output=self.output).where(_matches(self.link_filter))
 
     def _day(self, moment: int) -> date:
-        return (EPOCH + timedelta(microseconds=moment)).astimezone(self.zone).date()
+        return instant(moment).astimezone(self.zone).date()
 
 
-def _is_chosen(chosen: Chosen) -> Column:
+def _matches(link_filter: LinkFilter) -> Column:
     place = fn.concat_ws("/", "vhost", "name")
     return (
-        _any(chosen.links, "link", "name", place)
-        & _any(chosen.upstreams, "upstream", "upstream_cluster")
-        & _any(chosen.groups, "group")
+        _any(link_filter.links, "link", "name", place)
+        & _any(link_filter.upstreams, "upstream", "upstream_cluster")
+        & _any(link_filter.groups, "group")
     )
 
 
 def _any(patterns: Sequence[str], *names: str | Column) -> Column:
-    """Whether one of the values matches one of the patterns; without patterns everything does."""
+    """True if one of the values matches one of the patterns; without patterns everything does."""
     if not patterns:
         return fn.lit(True)
     expression = f"(?s)(?:{'|'.join(map(_expression, patterns))})"
@@ -101,28 +101,31 @@ def _expression(pattern: str) -> str:
     return "".join(".*" if one == "*" else one if one.isalnum() else f"\\{one}" for one in pattern)
 
 
-def which() -> list[Column]:
+def identity_aggregates() -> list[Column]:
     """The columns that identify a link, from groups by link."""
-    names = [name for name in WHICH if name not in LINK]
+    names = [name for name in IDENTITY if name not in LINK]
     return [fn.first(fn.substring(name, 1, LONGEST), ignorenulls=True).alias(name) for name in names]
 
 
-def named() -> list[Column]:
+def identity_columns() -> list[Column]:
     """The columns that identify a link, from single rows; its key is not shortened."""
-    return [fn.col(name) if name in LINK else fn.substring(name, 1, LONGEST).alias(name) for name in WHICH]
+    return [fn.col(name) if name in LINK else fn.substring(name, 1, LONGEST).alias(name) for name in IDENTITY]
 
 
-def which_of(row: Any) -> Which:
-    return Which(**{name: row[name] for name in WHICH})
+def identity_of(row: Any) -> LinkIdentity:
+    return LinkIdentity(**{name: row[name] for name in IDENTITY})
 
 
-def spent() -> list[Column]:
+def time_columns() -> list[Column]:
+    """The sums of seconds in each bucket, from grouped rows of `availability`."""
     return [fn.sum(f"{bucket}_seconds").alias(bucket.value) for bucket in Bucket]
 
 
-def flowing() -> Column:
-    return fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+def availability_share() -> Column:
+    """The share of the time in which messages should have flowed that was up; null if there was none."""
+    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+    return fn.try_divide(fn.sum("up_seconds").cast("double"), flowing.cast("double"))
 
 
-def spent_of(row: Any) -> Spent:
-    return Spent({bucket: float(row[bucket.value] or 0) for bucket in Bucket})
+def time_spent_of(row: Any) -> TimeSpent:
+    return TimeSpent({bucket: float(row[bucket.value] or 0) for bucket in Bucket})

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from math import log10
 from typing import Final
 
-from agent.pipeline.findings.model import Edge, Findings, Flow, Percentiles, Span
+from agent.pipeline.findings.model import ClusterEdge, Percentiles, ReportFindings, Traffic
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import HARD, NOTHING, Calendar, count, duration, percent, plural, shorten
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
+from agent.pipeline.window import Bounds
 
 _WIDTH: Final = 360
 _HEIGHT: Final = 160
@@ -23,28 +24,34 @@ _BOTTOM: Final = 20
 _TICKS: Final = 5
 _DASHES: Final = {"p50": None, "p95": "6 3", "p99": "1.5 3"}
 
-Point = tuple[int, float | None]
 Show = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
     name: str
-    points: Sequence[Point]
+    points: Sequence[tuple[int, float | None]]
 
 
-def charts(found: Findings, calendar: Calendar) -> Markup:
-    flow = found.flow
-    if not flow.moments:
+def charts(found: ReportFindings, calendar: Calendar) -> Markup:
+    traffic = found.traffic
+    if not traffic.steps:
         return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
-    minutes = duration(flow.step / 1_000_000)
-    messages = [ChartLine("messages", [(one.start, float(one.messages)) for one in flow.moments])]
-    transfer = _percentile_lines([(one.start, one.transfer) for one in flow.moments])
-    lag = _percentile_lines([(one.start, one.lag) for one in flow.moments])
+    minutes = duration(traffic.step / 1_000_000)
+    messages = [ChartLine("messages", [(one.start, float(one.messages)) for one in traffic.steps])]
+    transfer = [_line(part, [(one.start, one.transfer) for one in traffic.steps]) for part in _DASHES]
+    lag = [_line(part, [(one.start, one.lag) for one in traffic.steps]) for part in _DASHES]
     drawn = (
         _chart(f"Messages in {minutes}", messages, count, found, calendar),
-        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, percentiles=flow.transfer),
-        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, percentiles=flow.lag),
+        _chart(
+            "Transfer time, delivery to confirm",
+            transfer,
+            _short_duration,
+            found,
+            calendar,
+            percentiles=traffic.transfer,
+        ),
+        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, percentiles=traffic.lag),
     )
     note = (
         "Transfer times are each link's own percentiles of five minutes, averaged by messages; lag is the peak backlog "
@@ -53,11 +60,11 @@ def charts(found: Findings, calendar: Calendar) -> Markup:
     return section("flow", "Messages, transfer times and lag", element("div", *drawn, class_="charts"), note=note)
 
 
-def _percentile_lines(found: Sequence[tuple[int, Percentiles]]) -> list[ChartLine]:
-    return [ChartLine(part, [(start, getattr(values, part)) for start, values in found]) for part in _DASHES]
+def _line(part: str, values: Sequence[tuple[int, Percentiles]]) -> ChartLine:
+    return ChartLine(part, [(start, getattr(percentiles, part)) for start, percentiles in values])
 
 
-def _short(seconds: float) -> str:
+def _short_duration(seconds: float) -> str:
     return f"{seconds * 1000:.3g}{HARD}ms" if 0 < seconds < 1 else duration(seconds) if seconds else "0"
 
 
@@ -65,7 +72,7 @@ def _chart(
     title: str,
     lines: Sequence[ChartLine],
     show: Show,
-    found: Findings,
+    found: ReportFindings,
     calendar: Calendar,
     *,
     percentiles: Percentiles | None = None,
@@ -76,16 +83,16 @@ def _chart(
         "svg",
         *(_rule(scale, part, show) for part in (0.0, 0.5, 1.0)),
         *_times(window, calendar),
-        *(path for line in lines for path in _paths(line, scale, found.flow)),
+        *(path for line in lines for path in _paths(line, scale, found.traffic)),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         aria_label=title,
     )
-    return element("figure", element("figcaption", title, _key(percentiles, show) if percentiles else None), drawing)
+    return element("figure", element("figcaption", title, _legend(percentiles, show) if percentiles else None), drawing)
 
 
-def _key(percentiles: Percentiles, show: Show) -> Markup:
-    """The legend: each line with its percentile over the whole window."""
+def _legend(percentiles: Percentiles, show: Show) -> Markup:
+    """Each line with its percentile over the whole window."""
     items = [
         element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
         for part in _DASHES
@@ -101,7 +108,7 @@ def _stroke(part: str) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    window: Span
+    window: Bounds
     top: float
 
     def x(self, moment: float) -> float:
@@ -128,7 +135,7 @@ def _rule(scale: _Scale, part: float, show: Show) -> Markup:
     )
 
 
-def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
+def _times(window: Bounds, calendar: Calendar) -> Iterator[Markup]:
     scale = _Scale(window, 1.0)
     for moment, name in calendar.ticks(window, _TICKS):
         x, half = scale.x(moment), 3.0 * len(name)
@@ -137,19 +144,19 @@ def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
         yield element("text", name, x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
 
 
-def _paths(line: ChartLine, scale: _Scale, flow: Flow) -> Iterator[Markup]:
+def _paths(line: ChartLine, scale: _Scale, traffic: Traffic) -> Iterator[Markup]:
     """Periods without data are gaps; a single point is drawn with its duration."""
     runs: list[list[tuple[int, float]]] = [[]]
     last = None
     for start, value in line.points:
-        if value is None or (last is not None and start - last > flow.step):
+        if value is None or (last is not None and start - last > traffic.step):
             runs.append([])
         if value is not None:
             runs[-1].append((start, value))
         last = start
     for run in filter(None, runs):
         yield element(
-            "path", d=_path(run, scale, flow.step), class_="line", data_part=line.name,
+            "path", d=_path(run, scale, traffic.step), class_="line", data_part=line.name,
             stroke_dasharray=_DASHES.get(line.name),
         )  # fmt: skip
 
@@ -161,7 +168,6 @@ def _path(run: Sequence[tuple[int, float]], scale: _Scale, step: int) -> str:
     return "M" + "L".join(f"{scale.x(start + step / 2):.1f} {scale.y(value):.1f}" for start, value in run)
 
 
-_GRAPH_WIDTH: Final = 360
 _BOX: Final = 108
 _HIGH: Final = 26
 _ROW: Final = 40
@@ -170,7 +176,7 @@ _KINDS: Final = ((99.9, "up", None), (99.0, "degraded", "7 3"), (0.0, "down", "2
 _MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "less"}
 
 
-def graph(found: Findings) -> Markup:
+def graph(found: ReportFindings) -> Markup:
     edges = found.edges.busiest
     if not edges:
         return section("clusters", "Clusters", nothing("No messages between clusters."))
@@ -193,37 +199,30 @@ def _arrow_sample(kind: str, dash: str | None) -> Markup:
     return element("svg", line, viewBox="0 0 32 8", width=32, height=8, aria_hidden="true")
 
 
-def _drawing(edges: Sequence[Edge]) -> Markup:
-    sources, targets = (sorted({end or "" for end in ends}) for ends in _ends(edges))
+def _drawing(edges: Sequence[ClusterEdge]) -> Markup:
+    sources, targets = sorted({edge.source or "" for edge in edges}), sorted({edge.target or "" for edge in edges})
     height = max(len(sources), len(targets)) * _ROW
-    left = {name: _middle(at, len(sources), height) for at, name in enumerate(sources)}
-    right = {name: _middle(at, len(targets), height) for at, name in enumerate(targets)}
+    left, right = (
+        {name: height * (at + 0.5) / len(names) for at, name in enumerate(names)} for names in (sources, targets)
+    )
     most = max(edge.messages for edge in edges)
     return element(
         "svg",
         *(_arrow(edge, left[edge.source or ""], right[edge.target or ""], most) for edge in edges),
         *(_box(name, 0, y) for name, y in left.items()),
-        *(_box(name, _GRAPH_WIDTH - _BOX, y) for name, y in right.items()),
-        viewBox=f"0 0 {_GRAPH_WIDTH} {height}",
+        *(_box(name, _WIDTH - _BOX, y) for name, y in right.items()),
+        viewBox=f"0 0 {_WIDTH} {height}",
         class_="graph",
         role="img",
         aria_label=f"{plural(len(edges), 'pair')} of clusters; the table has the same data",
     )
 
 
-def _ends(edges: Sequence[Edge]) -> tuple[list[str | None], list[str | None]]:
-    return [edge.source for edge in edges], [edge.target for edge in edges]
-
-
-def _middle(at: int, among: int, height: int) -> float:
-    return height * (at + 0.5) / among
-
-
-def _arrow(edge: Edge, start: float, end: float, most: int) -> Markup:
+def _arrow(edge: ClusterEdge, start: float, end: float, most: int) -> Markup:
     kind, dash = _kind(edge.spent.availability)
     thick = 1.5 + 6 * log10(1 + edge.messages) / max(1.0, log10(1 + most))
-    bend = _GRAPH_WIDTH / 2
-    path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_GRAPH_WIDTH - _BOX} {end:.1f}"
+    bend = _WIDTH / 2
+    path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_WIDTH - _BOX} {end:.1f}"
     ends = f"{edge.source or formatting.UNREACHED} → {edge.target}"
     tooltip = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
     return element(
@@ -247,15 +246,11 @@ def _box(name: str, x: int, y: float) -> Markup:
     )
 
 
-def _pairs_table(edges: Sequence[Edge]) -> Markup:
-    return table(
-        "From cluster to cluster",
-        ("From → to", "Availability", "Links", "Messages"),
-        map(_pair_row, edges),
-        class_="numbers",
-    )
+def _pairs_table(edges: Sequence[ClusterEdge]) -> Markup:
+    heads = ("From → to", "Availability", "Links", "Messages")
+    return table("From cluster to cluster", heads, map(_pair_row, edges), class_="numbers")
 
 
-def _pair_row(edge: Edge) -> tuple[Child, ...]:
+def _pair_row(edge: ClusterEdge) -> tuple[Child, ...]:
     ends = element("span", formatting.cluster(edge.source, 40), " → ", formatting.name(edge.target, 40))
     return ends, percent(edge.spent.availability), count(edge.links), count(edge.messages)

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from agent.pipeline.findings.model import Span, Which
+from agent.pipeline.findings.model import LinkIdentity
 from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.window import EPOCH, micros
+from agent.pipeline.window import Bounds, instant, micros
 
 NOTHING: Final = "\N{EN DASH}"
 UNREACHED: Final = "not reached yet"
@@ -22,7 +22,15 @@ HARD: Final = "\N{NO-BREAK SPACE}"
 """Within a number and its unit, which must not be on two lines."""
 _LARGE: Final = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _NAME: Final = 60
-EXCHANGE, SHOVEL = "exchange", "shovel"  # as the export names kinds
+_EXCHANGE, _SHOVEL = "exchange", "shovel"  # as the export names kinds
+
+_DAY: Final = timedelta(days=1)
+_MONTH: Final = timedelta(days=30)
+_STEPS: Final = (
+    *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720)),
+    *(timedelta(days=days) for days in (1, 2, 5, 7, 14)),
+    *(_MONTH * months for months in (1, 2, 3, 6, 12, 24, 60, 120)),
+)
 
 
 def duration(seconds: float) -> str:
@@ -117,20 +125,6 @@ def noun(number: int, word: str) -> str:
     return word if number == 1 else f"{word}s"
 
 
-_DAY: Final = timedelta(days=1)
-_MONTH: Final = timedelta(days=30)
-_STEPS: Final = (
-    *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720)),
-    *(timedelta(days=days) for days in (1, 2, 5, 7, 14)),
-    *(_MONTH * months for months in (1, 2, 3, 6, 12, 24, 60, 120)),
-)
-
-
-def _later(at: datetime, months: int) -> datetime:
-    years, month = divmod(at.month - 1 + months, 12)
-    return at.replace(year=at.year + years, month=month + 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """Instants in the local time of a zone."""
@@ -138,7 +132,7 @@ class Calendar:
     zone: ZoneInfo
 
     def at(self, moment: int) -> datetime:
-        return (EPOCH + timedelta(microseconds=moment)).astimezone(self.zone)
+        return instant(moment).astimezone(self.zone)
 
     def moment(self, moment: int) -> str:
         at = self.at(moment)
@@ -148,19 +142,19 @@ class Calendar:
         at = self.at(moment)
         return f"{at.day} {at:%b %Y %H:%M %Z}"
 
-    def span(self, span: Span) -> str:
+    def span(self, span: Bounds) -> str:
         """`3 Nov 14:02` to `14:31`; the day is repeated only if it differs, seconds are shown for short spans."""
         start, end = self.at(span.start), self.at(span.end)
         clock = "%H:%M:%S" if span.seconds < 120 else "%H:%M"
         until = f"{end:{clock}}" if start.date() == end.date() else f"{end.day} {end:%b} {end:{clock}}"
         return f"{start.day} {start:%b} {start:{clock}}{TO}{until}"
 
-    def ticks(self, of: Span, most: int) -> list[tuple[int, str]]:
+    def ticks(self, of: Bounds, most: int) -> list[tuple[int, str]]:
         """At most so many round moments of local time within a span, with their names."""
         found = ([*islice(self._round(of, step), most + 1)] for step in _STEPS)
         return next((ticks for ticks in found if len(ticks) <= most), [])
 
-    def _round(self, of: Span, step: timedelta) -> Iterator[tuple[int, str]]:
+    def _round(self, of: Bounds, step: timedelta) -> Iterator[tuple[int, str]]:
         """Counted from a midnight, or in whole months from a January."""
         start, end = (self.at(moment).replace(tzinfo=None) for moment in (of.start, of.end))
         at, months = start.replace(hour=0, minute=0, second=0, microsecond=0), step // _MONTH
@@ -169,7 +163,8 @@ class Calendar:
             if at >= start:
                 name = f"{at:%b %Y}" if months else f"{at.day} {at:%b}" if step >= _DAY else f"{at:%H:%M}"
                 yield micros(at.replace(tzinfo=self.zone)), name
-            at = _later(at, months) if months else at + step
+            years, month = divmod(at.month - 1 + months, 12)
+            at = at.replace(year=at.year + years, month=month + 1) if months else at + step
 
 
 def shorten(text: str, letters: int = _NAME) -> str:
@@ -187,16 +182,16 @@ def cluster(text: str | None, letters: int = _NAME) -> Markup:
     return name(text, letters) if text else element("span", UNREACHED)
 
 
-def link(which: Which) -> Markup:
+def link(identity: LinkIdentity) -> Markup:
     """`orders from eu-1 to here`, and its vhost if it is not the default one; most links are of exchanges, so only
     other kinds are named: `queue orders from …`, and `shovel drain to here`, which has no upstream."""
-    kind = join(name(which.kind), " ") if which.kind not in (None, EXCHANGE) else None
-    origin = which.upstream_cluster or which.upstream
-    start = None if which.kind == SHOVEL and not origin else join(" from ", name(origin))
-    vhost = join(" in ", name(which.vhost)) if which.vhost not in (None, "/") else None
-    ends = join(start, toward(which.cluster))
+    kind = join(name(identity.kind), " ") if identity.kind not in (None, _EXCHANGE) else None
+    origin = identity.upstream_cluster or identity.upstream
+    start = None if identity.kind == _SHOVEL and not origin else join(" from ", name(origin))
+    vhost = join(" in ", name(identity.vhost)) if identity.vhost not in (None, "/") else None
+    ends = join(start, toward(identity.cluster))
     beside = element("span", ends, vhost, class_="beside")
-    return join(kind, element("span", name(which.name), class_="link"), beside)
+    return join(kind, element("span", name(identity.name), class_="link"), beside)
 
 
 def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:
@@ -204,14 +199,14 @@ def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:
     return join(" to ", name(cluster_name, letters)) if cluster_name else None
 
 
-def anchor(which: Which) -> str:
+def anchor(identity: LinkIdentity) -> str:
     """The id of a link's timeline; names may hold anything."""
-    return f"link-{sha256(repr(which.key).encode()).hexdigest()[:12]}"
+    return f"link-{sha256(repr(identity.key).encode()).hexdigest()[:12]}"
 
 
-def linked(which: Which, drawn: Collection[Which]) -> Markup:
+def linked(identity: LinkIdentity, drawn: Collection[LinkIdentity]) -> Markup:
     """Leads to the link's timeline, if it has one."""
-    return element("a", link(which), href=f"#{anchor(which)}") if which in drawn else link(which)
+    return element("a", link(identity), href=f"#{anchor(identity)}") if identity in drawn else link(identity)
 
 
 def why(reason: str | None, error: str | None) -> str:

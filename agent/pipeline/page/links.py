@@ -6,66 +6,71 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from agent.pipeline.findings.model import Findings, GroupTime, Heat, HeatRow, LinkTime, Slot, Span, Strip, Which
+from agent.pipeline.findings.model import (
+    GroupTime,
+    HeatMap,
+    HeatRow,
+    LinkIdentity,
+    LinkTime,
+    ReportFindings,
+    Timeline,
+    TimelineSlot,
+)
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, brief_percent, count, duration, percent, plural
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
 from agent.pipeline.schema import Bucket
+from agent.pipeline.window import Bounds
 
 _LINK_HEADS = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
-_LAG = "Lag critical"
 
 
-def links_table(label: str, links: Iterable[LinkTime], timelines: Collection[Which]) -> Markup:
+def links_table(label: str, links: Iterable[LinkTime], with_timeline: Collection[LinkIdentity]) -> Markup:
     """Links with a timeline lead to it. For how long the lag was critical is a column if it is known of any of them."""
     shown = [*links]
     if all(link.lag_critical is None for link in shown):
-        return table(label, _LINK_HEADS, (_link_row(link, timelines) for link in shown), class_="numbers")
-    rows = ((*_link_row(link, timelines), _lag(link)) for link in shown)
-    return table(label, (*_LINK_HEADS, _LAG), rows, class_="numbers")
+        return table(label, _LINK_HEADS, (_link_row(link, with_timeline) for link in shown), class_="numbers")
+    lags = (NOTHING if link.lag_critical is None else duration(link.lag_critical) for link in shown)
+    rows = ((*_link_row(link, with_timeline), lag) for link, lag in zip(shown, lags, strict=True))
+    return table(label, (*_LINK_HEADS, "Lag critical"), rows, class_="numbers")
 
 
-def _lag(link: LinkTime) -> str:
-    return NOTHING if link.lag_critical is None else duration(link.lag_critical)
-
-
-def _link_row(link: LinkTime, timelines: Collection[Which]) -> tuple[Child, ...]:
+def _link_row(link: LinkTime, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
     spent = link.spent
     times = (duration(spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED, Bucket.UNKNOWN))
-    return formatting.linked(link.which, timelines), percent(spent.availability), *times, count(link.incidents)
+    return formatting.linked(link.identity, with_timeline), percent(spent.availability), *times, count(link.incidents)
 
 
 _GROUP_HEADS = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents", "Messages", "Worst link")
 _GROUP_NOTE = "The least available group first; down and degraded are link-hours. --group makes a page of one of them."
 
 
-def groups(found: Sequence[GroupTime], timelines: Collection[Which]) -> Markup:
-    rows = (_group_row(group, number) for number, group in enumerate(found, 1))
+def groups(compared: Sequence[GroupTime], with_timeline: Collection[LinkIdentity]) -> Markup:
+    rows = (_group_row(group, number) for number, group in enumerate(compared, 1))
     beside = table("Groups of agents", _GROUP_HEADS, rows, class_="numbers")
-    each = (_group_section(group, number, timelines) for number, group in enumerate(found, 1))
+    each = (_group_section(group, number, with_timeline) for number, group in enumerate(compared, 1))
     return section("groups", "Groups", beside, *each, note=_GROUP_NOTE)
 
 
 def _group_row(group: GroupTime, number: int) -> tuple[Child, ...]:
     times = (formatting.link_hours(group.spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED))
-    worst = formatting.name(group.worst[0].which.name, 30) if group.worst else formatting.NOTHING
+    worst = formatting.name(group.worst[0].identity.name, 30) if group.worst else formatting.NOTHING
     counts = (count(group.incidents), count(group.messages))
     name = element("a", formatting.name(group.name), href=f"#{_group_key(number)}")
     return name, percent(group.spent.availability), count(group.links), *times, *counts, worst
 
 
-def _group_section(group: GroupTime, number: int, timelines: Collection[Which]) -> Markup:
-    """What is to be looked at in one group."""
+def _group_section(group: GroupTime, number: int, with_timeline: Collection[LinkIdentity]) -> Markup:
     key = _group_key(number)
     available = f"available {percent(group.spent.availability)} of the time"
-    said = f"{plural(group.links, 'link')}, {available}, {plural(group.incidents, 'incident')}."
+    text = f"{plural(group.links, 'link')}, {available}, {plural(group.incidents, 'incident')}."
     links = (
-        links_table("Links of the group with the least availability", group.worst, timelines)
+        links_table("Links of the group with the least availability", group.worst, with_timeline)
         if group.worst
         else nothing("All links of this group were fully available.")
     )
     title = element("h3", formatting.name(group.name), id=f"{key}-title")
-    return element("section", title, element("p", said), links, id=key, aria_labelledby=f"{key}-title")
+    return element("section", title, element("p", text), links, id=key, aria_labelledby=f"{key}-title")
 
 
 def _group_key(number: int) -> str:
@@ -87,78 +92,70 @@ _TICKS: Final = 8
 _BRIEF: Final = 2.0
 """Seconds; a takeover is shorter, and drawn as half a mark it would look like an outage."""
 
-Drawn = tuple[Bucket, Bucket]
+Look = tuple[Bucket, Bucket]
 """The most frequent state of a slot, and the worst one in it."""
 
 
-def timelines(found: Findings, calendar: Calendar) -> Markup:
-    if not found.strips:
+def timelines(findings: ReportFindings, calendar: Calendar) -> Markup:
+    if not findings.timelines:
         return section("timelines", "Timelines", nothing("No links."))
-    spent = {link.which: link.spent for link in found.worst}
-    rows = [_timeline(strip, percent(spent[strip.which].availability), found, calendar) for strip in found.strips]
-    slot = formatting.duration(found.window.seconds / found.slots)
+    spent = {link.identity: link.spent for link in findings.worst}
+    rows = [_timeline(one, percent(spent[one.identity].availability), findings, calendar) for one in findings.timelines]
+    slot = duration(findings.window.seconds / findings.slots)
     note = f"The least available links first. Each mark is {slot}; half a mark at the top: worse for a part of it."
-    rest = found.fleet.links - len(rows)
+    rest = findings.fleet.links - len(rows)
     more = element("p", f"{plural(rest, 'link')} more omitted, no worse than these.", class_="muted") if rest else None
     return section(
         "timelines",
         "Timelines",
         _legend(),
-        element("div", *rows, element("div", *_ticks(found.window, calendar), class_="ticks"), class_="strips"),
+        element("div", *rows, element("div", *_ticks(findings.window, calendar), class_="ticks"), class_="strips"),
         more,
         note=note,
     )
 
 
-def drawn(found: Findings) -> frozenset[Which]:
-    """The links with a timeline, which others lead to."""
-    return frozenset(strip.which for strip in found.strips)
-
-
 def _legend() -> Markup:
-    items = [element("li", _sample(bucket), text) for bucket, text in _MEANS.items()]
+    size: dict[str, int | str] = {"viewBox": f"0 0 24 {_HEIGHT}", "width": 24, "height": _HEIGHT}
+    samples = {bucket: element("svg", _bar(0, 24, bucket), **size, aria_hidden="true") for bucket in _MEANS}
+    items = (element("li", samples[bucket], text) for bucket, text in _MEANS.items())
     return element("ul", *items, class_="legend", aria_label="What marks mean")
 
 
-def _sample(bucket: Bucket) -> Markup:
-    return element(
-        "svg", _bar(0, 24, bucket), viewBox=f"0 0 24 {_HEIGHT}", width=24, height=_HEIGHT, aria_hidden="true"
-    )  # fmt: skip
-
-
-def _timeline(strip: Strip, available: str, found: Findings, calendar: Calendar) -> Markup:
-    runs = [*_runs(strip)]
-    bars = [bar for run in runs for bar in _bars(*run, found, calendar)]
-    spoken = f"{strip.which.name or strip.which.link}: {available} available"
+def _timeline(timeline: Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
+    bars = (bar for run in _runs(timeline) for bar in _bars(*run, findings, calendar))
+    spoken = f"{timeline.identity.name or timeline.identity.link}: {available} available"
     drawing = element(
-        "svg", *bars, viewBox=f"0 0 {found.slots} {_HEIGHT}", preserveAspectRatio="none", role="img", aria_label=spoken
+        "svg",
+        *bars,
+        viewBox=f"0 0 {findings.slots} {_HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=spoken,
     )
-    cells: tuple[Child, ...] = (
-        element("p", formatting.link(strip.which), class_="who"),
-        element("p", available, class_="number"),
-    )
-    return element("div", *cells, drawing, class_="strip", id=formatting.anchor(strip.which))
+    name = element("p", formatting.link(timeline.identity), class_="who")
+    number = element("p", available, class_="number")
+    return element("div", name, number, drawing, class_="strip", id=formatting.anchor(timeline.identity))
 
 
-def _runs(strip: Strip) -> Iterator[tuple[int, int, Drawn]]:
+def _runs(timeline: Timeline) -> Iterator[tuple[int, int, Look]]:
     """Adjacent slots that look the same are drawn as one."""
-    by_look = groupby(strip.slots, key=_drawn)
-    for drawn, slots in by_look:
+    for look, slots in groupby(timeline.slots, key=_look):
         numbers = [slot.number for slot in slots]
-        yield numbers[0], numbers[-1] + 1, drawn
+        yield numbers[0], numbers[-1] + 1, look
 
 
-def _drawn(slot: Slot) -> Drawn:
+def _look(slot: TimelineSlot) -> Look:
     there = [bucket for bucket in _GRAVEST if slot.spent.of(bucket) > 0]
     main = max(there, key=slot.spent.of)
     noticed = [bucket for bucket in there if bucket == main or slot.spent.of(bucket) >= _BRIEF]
     return main, min(noticed, key=_GRAVEST.index)
 
 
-def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calendar) -> Iterator[Markup]:
-    main, worst = drawn
-    length = (found.window.end - found.window.start) // found.slots
-    span = Span(found.window.start + first * length, found.window.start + end * length)
+def _bars(first: int, end: int, look: Look, findings: ReportFindings, calendar: Calendar) -> Iterator[Markup]:
+    main, worst = look
+    length = (findings.window.end - findings.window.start) // findings.slots
+    span = Bounds(findings.window.start + first * length, findings.window.start + end * length)
     label = main if main == worst else f"{main}, partly {worst}"
     yield _bar(first, end - first, main, f"{calendar.span(span)}: {label}")
     if worst in (Bucket.DOWN, Bucket.DEGRADED) and worst != main:
@@ -168,11 +165,11 @@ def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calenda
 def _bar(x: int, width: int, bucket: Bucket, title: str = "") -> Markup:
     height = _TALL[bucket]
     y = _HEIGHT - height if bucket != Bucket.UNKNOWN else _HEIGHT - 4
-    said = element("title", title) if title else None
-    return element("rect", said, x=x, y=y, width=width, height=height, class_="bar", data_bucket=bucket)
+    tooltip = element("title", title) if title else None
+    return element("rect", tooltip, x=x, y=y, width=width, height=height, class_="bar", data_bucket=bucket)
 
 
-def _ticks(window: Span, calendar: Calendar) -> Iterator[Markup]:
+def _ticks(window: Bounds, calendar: Calendar) -> Iterator[Markup]:
     for moment, name in calendar.ticks(window, _TICKS):
         part = (moment - window.start) / max(1, window.end - window.start)
         near = "start" if part < 0.04 else "end" if part > 0.96 else None
@@ -182,14 +179,14 @@ def _ticks(window: Span, calendar: Calendar) -> Iterator[Markup]:
 _SHADES: Final = ((100.0, "all"), (99.9, "most"), (99.0, "much"), (90.0, "some"), (0.0, "little"))
 
 
-def heat_maps(maps: tuple[Heat, ...], calendar: Calendar) -> Markup:
-    drawn = [_heat_map(heat, calendar) for heat in maps if heat.rows and heat.periods]
+def heat_maps(maps: tuple[HeatMap, ...], calendar: Calendar) -> Markup:
+    shown = [_heat_map(heat, calendar) for heat in maps if heat.rows and heat.periods]
     note = "Time in which a link was up, in percent of the time in which messages should have flowed; never rounded up."
-    return section("heat", "Availability by time", *(drawn or [nothing("No data.")]), note=note)
+    return section("heat", "Availability by time", *(shown or [nothing("No data.")]), note=note)
 
 
-def _heat_map(heat: Heat, calendar: Calendar) -> Markup:
-    what = "Cluster to cluster" if heat.of == "edges" else "Link"
+def _heat_map(heat: HeatMap, calendar: Calendar) -> Markup:
+    what = "Cluster to cluster" if heat.kind == "edges" else "Link"
     heads = [element("th", _heat_head(period, heat.unit, calendar), scope="col") for period in heat.periods]
     table = element(
         "table",
@@ -212,17 +209,13 @@ def _heat_head(period: int, unit: str, calendar: Calendar) -> Markup:
     return element("span", f"{at.day}", element("br") if is_first else None, f"{at:%b}" if is_first else None)
 
 
-def _heat_row(row: HeatRow, heat: Heat) -> Markup:
+def _heat_row(row: HeatRow, heat: HeatMap) -> Markup:
     first, second, *more = row.label
-    if heat.of == "edges":
+    if heat.kind == "edges":
         who = join(formatting.cluster(first, 28), " → ", formatting.name(second, 20))
     else:
-        who = join(
-            formatting.name(first, 28),
-            " from ",
-            formatting.cluster(second, 20),
-            *(formatting.toward(one, 20) for one in more),
-        )
+        to = (formatting.toward(one, 20) for one in more)
+        who = join(formatting.name(first, 28), " from ", formatting.cluster(second, 20), *to)
     cells = [_heat_cell(row.cells.get(period)) for period in heat.periods]
     return element("tr", element("th", who, scope="row"), *cells)
 

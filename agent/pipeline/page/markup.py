@@ -58,7 +58,7 @@ def visible(text: str) -> str:
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[Child]], *, class_: str = "") -> Markup:
     """The first cell of a row is its header."""
     head = element("tr", *(element("th", text, scope="col", role="columnheader") for text in heads), role="row")
-    body = [_table_row(heads, cells) for cells in rows]
+    body = (_table_row(heads, cells) for cells in rows)
     return element(
         "table",
         element("caption", label, class_="unseen"),

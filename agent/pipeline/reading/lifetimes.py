@@ -18,7 +18,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     `last` is the last instant with a line of the agent; lines before `until` belong to this life. `run` counts the
     starts: 0 is a life without a start in the data.
     """
-    own = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group")
+    own = with_groups(lines.where(fn.col("type") == EventType.AGENT), into="group")
     # Of lines that are there twice, the first knows what is missing before it.
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq", fn.desc("silent"), fn.desc("first"))
     again = fn.lag(fn.struct("ts", "seq", "status")).over(ordered) == fn.struct("ts", "seq", "status")
@@ -51,7 +51,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     return _with_ends(found, within)
 
 
-def grouped(own: DataFrame, *, into: str) -> DataFrame:
+def with_groups(own: DataFrame, *, into: str) -> DataFrame:
     """An agent knows its cluster, and so its group, only after its start: later lines of the same run have it."""
     run = Window.partitionBy("agent", "told_in").orderBy("ts").rangeBetween(Window.currentRow, NAMELESS)
     later = fn.first("group", ignorenulls=True).over(run)
@@ -75,7 +75,7 @@ def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
     )
 
 
-def placed(lines: DataFrame, found: DataFrame) -> DataFrame:
+def with_lives(lines: DataFrame, found: DataFrame) -> DataFrame:
     """Lines on links with the life of the agent that wrote them; without one if the agent has no lines of its own."""
     on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
     inside = (fn.col("ts") >= fn.col("begin")) & (

@@ -52,12 +52,12 @@ def incidents(down: DataFrame, within: Bounds) -> DataFrame:
     )
 
 
-def grouped(found: DataFrame, links: DataFrame) -> DataFrame:
+def with_outages(found: DataFrame, links: DataFrame) -> DataFrame:
     """Adds the attributes of each link, and the outage it was part of if many links failed together."""
     named = found.join(links, [*LINK], "left").withColumns(
         {"of_upstream": fn.coalesce("upstream_cluster", "uri"), "of_agent": fn.concat_ws("/", "group", "agent")}
     )
-    marked = _together(_together(named, "of_upstream"), "of_agent")
+    marked = _with_simultaneous(_with_simultaneous(named, "of_upstream"), "of_agent")
     by_upstream = (fn.col("of_upstream_links") >= MANY) & (fn.col("of_upstream_links") >= fn.col("of_agent_links"))
     by_agent = fn.col("of_agent_links") >= MANY
     return marked.withColumns(
@@ -74,7 +74,7 @@ def _either(first: Column, then: Column, second: Column, otherwise: Column) -> C
     return fn.when(first, then).when(second, otherwise)
 
 
-def _together(found: DataFrame, by: str) -> DataFrame:
+def _with_simultaneous(found: DataFrame, by: str) -> DataFrame:
     """Adds the number of links that share `by` and failed at about the same time, and an id."""
     by_time = Window.partitionBy(by).orderBy("start", *LINK)
     apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > TOGETHER, fn.lit(True))

@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import EventType
-from agent.pipeline.schema import BUCKETS, CELL, LINK, MISSED_HEARTBEATS, TRAITS, USUAL_INTERVAL, Bucket
+from agent.pipeline.schema import BUCKETS, CELL, LINK, LINK_ATTRIBUTES, MISSED_HEARTBEATS, USUAL_INTERVAL, Bucket
 from agent.pipeline.window import Bounds
 
 _REPORTER = ("group", "link", "agent")
 
 
-def statements(lines: DataFrame, within: Bounds) -> DataFrame:
+def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
     ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
@@ -70,11 +70,11 @@ _LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
 critical: three sums for each status would be three times as many columns."""
 
 
-def traits(lines: DataFrame) -> DataFrame:
+def link_attributes(lines: DataFrame) -> DataFrame:
     """The other attributes of each link: the last reported ones."""
     latest = [
         fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
-        for trait in TRAITS
+        for trait in LINK_ATTRIBUTES
     ]
     return lines.groupBy(*LINK).agg(*latest)
 

@@ -8,14 +8,14 @@ from typing import Any, Final, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline.findings.objectives import promises
-from agent.pipeline.findings.report_tables import WHICH, Asked
+from agent.pipeline.findings.objectives import objective_results
+from agent.pipeline.findings.report_tables import IDENTITY, ReportTables
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 CALM: Final = {f"burn_{name}": 0.0 for name in ("1h", "5m", "6h", "30m", "3d")}
 OF_ALL: Final = {
-    **dict.fromkeys(WHICH, "x"),
+    **dict.fromkeys(IDENTITY, "x"),
     "objective": "events",
     "measured_by": "time",
     "target_percent": 99.9,
@@ -42,7 +42,7 @@ class Rows:
 def burning(spark: SparkSession, *burns: dict[str, Any]) -> int:
     """How many of these links are at risk now."""
     rows = spark.createDataFrame([OF_ALL | CALM | each for each in burns])
-    [objective] = promises(cast("Asked", Rows(rows)), most=0).objectives
+    [objective] = objective_results(cast("ReportTables", Rows(rows)), most=0).results
     return objective.burning
 
 

@@ -6,20 +6,22 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from agent.pipeline.findings.model import Findings, Fleet, Spent
+from agent.pipeline.findings.model import Fleet, ReportFindings, TimeSpent
 from agent.pipeline.findings.publish import summary
 from tests.acceptance.command import ROOT
 from tests.pipeline.page.found import HOUR, findings
 
 SCHEMA = json.loads((ROOT / "docs/summary.schema.json").read_text())
-NOTHING = Findings(findings(0).window, "UTC", {"read": 0, "bad": 0, "later_schema": 0}, Fleet(0, Spent(), None, 0))
+NOTHING = ReportFindings(
+    findings(0).window, "UTC", {"read": 0, "bad": 0, "later_schema": 0}, Fleet(0, TimeSpent(), None, 0)
+)
 
 
 @pytest.mark.parametrize(
     "found",
     [findings(), findings(1, HOUR), replace(findings(), fleet=replace(findings().fleet, previous=None)), NOTHING],
 )
-def test_it_is_of_its_schema(found: Findings) -> None:
+def test_it_is_of_its_schema(found: ReportFindings) -> None:
     told = json.loads(json.dumps(summary(found)))
     jsonschema.validate(told, SCHEMA)
     assert set(told) == set(SCHEMA["required"]) == set(SCHEMA["properties"])

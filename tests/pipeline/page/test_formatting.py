@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.pipeline.findings.model import Span, Which
+from agent.pipeline.findings.model import LinkIdentity
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import Calendar
-from agent.pipeline.window import micros
+from agent.pipeline.window import Bounds, micros
 
 NARROW, HARD = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
 
@@ -82,8 +82,8 @@ def test_shares_are_never_rounded_down_to_nothing(part: float, shown: str) -> No
 )
 def test_ticks_are_at_the_times_they_name(start: tuple[int, ...], end: tuple[int, ...], names: list[str]) -> None:
     calendar = Calendar(ZoneInfo("Europe/Berlin"))
-    moments = [micros(datetime(*moment, tzinfo=UTC)) for moment in (start, end)]  # type: ignore[misc,arg-type]
-    ticks = calendar.ticks(Span(*moments), 5)
+    steps = [micros(datetime(*moment, tzinfo=UTC)) for moment in (start, end)]  # type: ignore[misc,arg-type]
+    ticks = calendar.ticks(Bounds(*steps), 5)
     assert [name for _, name in ticks] == names
     assert all(f"{calendar.at(moment):%H:%M}" == name for moment, name in ticks if ":" in name)
     assert all(calendar.at(moment).hour == 0 for moment, name in ticks if ":" not in name)
@@ -92,9 +92,9 @@ def test_ticks_are_at_the_times_they_name(start: tuple[int, ...], end: tuple[int
 def test_spans_tell_a_day_once_and_seconds_where_they_matter() -> None:
     calendar = Calendar(ZoneInfo("Europe/Berlin"))
 
-    def told(*moments: tuple[int, ...]) -> str:
-        start, end = (micros(datetime(2026, *moment, tzinfo=UTC)) for moment in moments)  # type: ignore[misc,arg-type]
-        return calendar.span(Span(start, end))
+    def told(*steps: tuple[int, ...]) -> str:
+        start, end = (micros(datetime(2026, *moment, tzinfo=UTC)) for moment in steps)  # type: ignore[misc,arg-type]
+        return calendar.span(Bounds(start, end))
 
     assert told((11, 3, 13, 2), (11, 3, 13, 31)) == f"3 Nov 14:02{formatting.TO}14:31"
     assert told((11, 3, 22, 2), (11, 3, 23, 1)) == f"3 Nov 23:02{formatting.TO}4 Nov 00:01"
@@ -112,7 +112,9 @@ def test_long_names_are_cut_and_still_told() -> None:
 
 def test_other_kinds_than_exchanges_are_named() -> None:
     def told(kind: str | None, upstream: str | None) -> str:
-        return re.sub(r"<[^>]*>", "", formatting.link(Which("g", "l", kind, "/", "orders", upstream, None, "here")))
+        return re.sub(
+            r"<[^>]*>", "", formatting.link(LinkIdentity("g", "l", kind, "/", "orders", upstream, None, "here"))
+        )
 
     assert told("exchange", "eu-1") == told(None, "eu-1") == "orders from eu-1 to here"
     assert told("queue", "eu-1") == "queue orders from eu-1 to here"

@@ -153,7 +153,7 @@ def as_an_earlier_version_left_it(store: Store, *, rejected: Batch) -> None:
 
 def test_the_kept_lines_have_the_columns_that_are_read(spark: SparkSession) -> None:
     none = spark.createDataFrame([], INPUT).select("*", fn.lit("").alias("broken"))
-    thinned = thinning.thin(parsing.judged(none, file=fn.lit("")))
+    thinned = thinning.thin(parsing.checked(none, file=fn.lit("")))
     expected = spark.createDataFrame([], KEPT_LINES).dtypes
     assert thinned.dtypes == expected
 
