@@ -51,7 +51,8 @@ def session(master: str | None) -> SparkSession:
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
         # Spark's default of 200 suits a large cluster; on a small machine they cost more than the work in them.
         spark.conf.set("spark.sql.shuffle.partitions", 8 * context.defaultParallelism)
-    set_listing_threshold(spark)
+    # A table is listed some twenty times in a run, each time all its dates.
+    spark.conf.set(_DIRECTORIES_LISTED_AT_ONCE, "10000" if _runs_in_this_process(spark) else "128")
     return spark
 
 
@@ -182,11 +183,6 @@ def settings_for_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
         yield
 
 
-def set_listing_threshold(spark: SparkSession) -> None:
-    """For the session. A table is listed some twenty times in a run, each time all its dates."""
-    spark.conf.set(_DIRECTORIES_LISTED_AT_ONCE, "10000" if _runs_in_this_process(spark) else "128")
-
-
 def _runs_in_this_process(spark: SparkSession) -> bool:
     """True if all tasks run in this process, beside the driver."""
     return str(spark.sparkContext.master).startswith("local")
@@ -199,16 +195,13 @@ def _partitions(spark: SparkSession) -> int:
 @contextmanager
 def _changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     former = {name: str(spark.conf.get(name)) for name in settings}
-    _set_all(spark, settings)
     try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
         yield
     finally:
-        _set_all(spark, former)
-
-
-def _set_all(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    for name, value in settings.items():
-        spark.conf.set(name, value)
+        for name, value in former.items():
+            spark.conf.set(name, value)
 
 
 def in_parallel(spark: SparkSession, *actions: Callable[[], Any]) -> list[Any]:

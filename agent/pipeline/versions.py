@@ -1,4 +1,4 @@
-"""What readers see of an output on this machine: always all of one run.
+"""An output on this machine: it has one writer, and its readers see all of one run.
 
 Each run makes a version of its own, which begins with hard links to the files of the visible one, so that it costs what
 it changes. One rename of the link `current` shows it. `intervals`, `report.html` and the others are links into
@@ -134,19 +134,12 @@ def _put_link(path: Path, target: str) -> None:
 
 def _link_all(source: Path, target: Path) -> None:
     """The same files under another name. Nobody changes a file that exists: a new one takes its place."""
-    if source.is_file():
-        _link(source, target)
+    if source.is_dir():
+        target.mkdir(parents=True)
+        for each in source.iterdir():
+            if not each.name.startswith(_UNFINISHED):
+                _link_all(each, target / each.name)
         return
-    target.mkdir(parents=True)
-    for each in _entries(source):
-        _link_all(each, target / each.name)
-
-
-def _entries(directory: Path) -> Iterator[Path]:
-    return (each for each in directory.iterdir() if not each.name.startswith(_UNFINISHED))
-
-
-def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links, or with too many of this file

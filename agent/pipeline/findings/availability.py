@@ -13,11 +13,11 @@ from pyspark.sql import functions as fn
 from agent.pipeline.findings import model
 from agent.pipeline.findings.model import LagTime, LinkTime, TimeSpent
 from agent.pipeline.findings.report_tables import (
-    LONGEST,
     ReportTables,
     availability_share,
     identity_aggregates,
     identity_of,
+    shortened,
     time_columns,
     time_spent_of,
 )
@@ -169,7 +169,7 @@ def heat_map_of_edges(tables: ReportTables, edges: Sequence[model.ClusterEdge]) 
     """Pairs of clusters in the given order."""
     ends = ("upstream_cluster", "cluster")
     wanted = [(edge.source, edge.target) for edge in edges]
-    return _heat_map(tables, ends, [fn.substring(name, 1, LONGEST).alias(name) for name in ends], wanted, wanted)
+    return _heat_map(tables, ends, [shortened(name) for name in ends], wanted, wanted)
 
 
 def heat_map_of_links(tables: ReportTables, links: Sequence[LinkTime]) -> model.HeatMap:

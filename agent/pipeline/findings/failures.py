@@ -13,21 +13,21 @@ from agent.pipeline.findings.report_tables import (
     identity_aggregates,
     identity_columns,
     identity_of,
+    shortened,
 )
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.window import Bounds
 
 
 def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
-    rows = tables.incidents().withColumns(
-        {
-            "begin": fn.unix_micros("start"),
-            "until": fn.unix_micros("end"),
-            "error": fn.substring("error", 1, LONGEST),
-            # An incident that no other link shares is its own outage.
-            "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
-        }
-    )
+    columns = {
+        "begin": fn.unix_micros("start"),
+        "until": fn.unix_micros("end"),
+        "error": shortened("error"),
+        # An incident that no other link shares is its own outage.
+        "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
+    }
+    rows = tables.incidents().withColumns(columns)
     counts = rows.agg(
         fn.count("of").alias("incidents"),
         fn.count_if("open").alias("open"),
@@ -48,15 +48,17 @@ def _first_link() -> list[Column]:
     return [*(fn.first(name).alias(name) for name in LINK), *identity_aggregates()]
 
 
+def _whole_span() -> list[Column]:
+    return [fn.min("begin").alias("begin"), fn.max("until").alias("until"), fn.max("open").alias("open")]
+
+
 def _by_outage(rows: DataFrame) -> DataFrame:
     """The incidents of each outage."""
     return rows.groupBy("of").agg(
         *_first_link(),
         fn.first("outage_scope").alias("scope"),
         fn.first(fn.substring("outage_name", 1, LONGEST)).alias("outage_name"),
-        fn.min("begin").alias("begin"),
-        fn.max("until").alias("until"),
-        fn.max("open").alias("open"),
+        *_whole_span(),
         fn.count_distinct(*LINK).alias("links"),
         fn.sum("down_seconds").alias("down"),
         fn.mode("reason", True).alias("reason"),
@@ -74,9 +76,7 @@ def _repeated(by_outage: DataFrame) -> DataFrame:
             *_first_link(),
             fn.lit("down").alias("status"),
             fn.first("outage_name").alias("disruption_name"),
-            fn.min("begin").alias("begin"),
-            fn.max("until").alias("until"),
-            fn.max("open").alias("open"),
+            *_whole_span(),
             fn.max("links").alias("links"),
             fn.count("of").alias("times"),
             fn.sum("down").alias("seconds"),
@@ -92,7 +92,7 @@ def _degraded(tables: ReportTables) -> DataFrame:
     inside = (start >= tables.within.start) & (start < tables.within.end)
     lasted = (fn.unix_micros("end") - start).alias("lasted")
     spans = tables.intervals().where((fn.col("bucket") == Bucket.DEGRADED) & inside).select(
-        *LINK, *(name for name in IDENTITY if name not in LINK), "status", "reason", "error", lasted,
+        *IDENTITY, "status", "reason", "error", lasted,
         start.alias("begin"), fn.unix_micros("end").alias("until"),
     )  # fmt: skip
     return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
@@ -137,9 +137,7 @@ def _by_origin(by_link: DataFrame) -> DataFrame:
         *_first_link(),
         fn.when(many, fn.lit("upstream")).alias("scope"),
         fn.when(many, fn.first("origin")).alias("disruption_name"),
-        fn.min("begin").alias("begin"),
-        fn.max("until").alias("until"),
-        fn.max("open").alias("open"),
+        *_whole_span(),
         fn.count("link").alias("links"),
         fn.max("times").alias("times"),
         (fn.sum("lasted") / SECOND).alias("seconds"),

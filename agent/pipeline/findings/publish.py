@@ -13,19 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings.availability import (
-    fleet,
-    groups,
-    heat_map_of_edges,
-    heat_map_of_links,
-    timelines,
-    worst_links,
-)
-from agent.pipeline.findings.failures import failures
+from agent.pipeline.findings import availability, failures, objectives, traffic
 from agent.pipeline.findings.model import LinkTime, ObjectiveResult, Outage, ReportFindings, TimeSpent
-from agent.pipeline.findings.objectives import objective_results
 from agent.pipeline.findings.report_tables import ReportTables
-from agent.pipeline.findings.traffic import account, edges, traffic
 from agent.pipeline.page.document import page
 from agent.pipeline.schema import LINK, Bucket
 from agent.pipeline.spark import PUBLISH, begin_step, in_parallel
@@ -71,22 +61,22 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     spark, zone, link_filter = tables.spark, str(tables.zone), str(tables.link_filter)
     whole, by_group, links, pairs, failed, flow, results, totals = in_parallel(
         spark,
-        lambda: fleet(tables),
-        lambda: groups(tables, most=GROUPS_SHOWN),
-        lambda: worst_links(tables, most=LINKS_SHOWN),
-        lambda: edges(tables, most=EDGES_SHOWN),
-        lambda: failures(tables, outages=OUTAGES_SHOWN, incidents=INCIDENTS_SHOWN),
-        lambda: traffic(tables),
-        lambda: objective_results(tables, most=BUDGETS_SHOWN),
-        lambda: account(tables),
+        lambda: availability.fleet(tables),
+        lambda: availability.groups(tables, most=GROUPS_SHOWN),
+        lambda: availability.worst_links(tables, most=LINKS_SHOWN),
+        lambda: traffic.edges(tables, most=EDGES_SHOWN),
+        lambda: failures.failures(tables, outages=OUTAGES_SHOWN, incidents=INCIDENTS_SHOWN),
+        lambda: traffic.traffic(tables),
+        lambda: objectives.objective_results(tables, most=BUDGETS_SHOWN),
+        lambda: traffic.account(tables),
     )
     if not whole.links:
         return ReportFindings(tables.within, zone, lines, whole, link_filter=link_filter)
     drawn, *heat_maps = in_parallel(
         spark,
-        lambda: timelines(tables, links, slots=SLOTS),
-        lambda: heat_map_of_edges(tables, pairs.busiest),
-        lambda: heat_map_of_links(tables, links),
+        lambda: availability.timelines(tables, links, slots=SLOTS),
+        lambda: availability.heat_map_of_edges(tables, pairs.busiest),
+        lambda: availability.heat_map_of_links(tables, links),
     )
     return ReportFindings(
         tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, results,
@@ -96,7 +86,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
 
 def summary(findings: ReportFindings, *, run: str | None = None) -> dict[str, Any]:
     """The findings in a few numbers. `run` names the version of the output they belong to, where there are versions."""
-    fleet, failures, window = findings.fleet, findings.failures, findings.window
+    fleet, failed, window = findings.fleet, findings.failures, findings.window
     previous = None
     if fleet.previous is not None:
         before = Bounds(2 * window.start - window.end, window.start)
@@ -114,15 +104,15 @@ def summary(findings: ReportFindings, *, run: str | None = None) -> dict[str, An
         **asdict(findings.traffic.counts),
         "account": asdict(findings.account),
         "lag_critical": asdict(fleet.lag),
-        "incidents": failures.incidents,
-        "open_incidents": failures.open,
-        "outages": failures.shared,
-        "waited_messages": failures.waited,
+        "incidents": failed.incidents,
+        "open_incidents": failed.open,
+        "outages": failed.shared,
+        "waited_messages": failed.waited,
         "transfer_seconds": asdict(findings.traffic.transfer),
         "lag_messages": asdict(findings.traffic.lag),
         "objectives": [_objective(one) for one in findings.objectives.results],
         "worst_links": [_link(link) for link in findings.worst if link.spent.was_unavailable][:LINKS_IN_SUMMARY],
-        "worst_outages": [_outage(outage) for outage in failures.outages],
+        "worst_outages": [_outage(outage) for outage in failed.outages],
     }
 
 

@@ -101,6 +101,10 @@ def _expression(pattern: str) -> str:
     return "".join(".*" if one == "*" else one if one.isalnum() else f"\\{one}" for one in pattern)
 
 
+def shortened(name: str) -> Column:
+    return fn.substring(name, 1, LONGEST).alias(name)
+
+
 def identity_aggregates() -> list[Column]:
     """The columns that identify a link, from groups by link."""
     names = [name for name in IDENTITY if name not in LINK]
@@ -109,7 +113,7 @@ def identity_aggregates() -> list[Column]:
 
 def identity_columns() -> list[Column]:
     """The columns that identify a link, from single rows; its key is not shortened."""
-    return [fn.col(name) if name in LINK else fn.substring(name, 1, LONGEST).alias(name) for name in IDENTITY]
+    return [fn.col(name) if name in LINK else shortened(name) for name in IDENTITY]
 
 
 def identity_of(row: Any) -> LinkIdentity:

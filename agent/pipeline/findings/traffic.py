@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 
 from agent.pipeline.findings import model
 from agent.pipeline.findings.model import Percentiles
-from agent.pipeline.findings.report_tables import LONGEST, ReportTables, time_columns, time_spent_of
+from agent.pipeline.findings.report_tables import ReportTables, shortened, time_columns, time_spent_of
 from agent.pipeline.schema import LINK, SECOND, Bucket
 
 MOST_STEPS: Final = 120
@@ -69,7 +69,7 @@ _ENDS = ("upstream_cluster", "cluster")
 
 def edges(tables: ReportTables, *, most: int) -> model.ClusterEdges:
     """The busiest pairs; among equals those with most links first."""
-    ends = [fn.substring(name, 1, LONGEST).alias(name) for name in _ENDS]
+    ends = [shortened(name) for name in _ENDS]
     times = tables.availability("day").select(*ends, *LINK, *(f"{bucket}_seconds" for bucket in Bucket))
     times = times.groupBy(*_ENDS).agg(fn.count_distinct(*LINK).alias("links"), *time_columns())
     moved = tables.traffic().select(*ends, "messages").groupBy(*_ENDS).agg(fn.sum("messages").alias("messages"))

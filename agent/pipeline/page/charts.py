@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log10
 from typing import Final
 
@@ -33,25 +34,19 @@ class ChartLine:
     points: Sequence[tuple[int, float | None]]
 
 
-def charts(found: ReportFindings, calendar: Calendar) -> Markup:
-    traffic = found.traffic
+def charts(findings: ReportFindings, calendar: Calendar) -> Markup:
+    traffic = findings.traffic
     if not traffic.steps:
         return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
     minutes = duration(traffic.step / 1_000_000)
     messages = [ChartLine("messages", [(one.start, float(one.messages)) for one in traffic.steps])]
     transfer = [_line(part, [(one.start, one.transfer) for one in traffic.steps]) for part in _DASHES]
     lag = [_line(part, [(one.start, one.lag) for one in traffic.steps]) for part in _DASHES]
+    chart = partial(_chart, findings=findings, calendar=calendar)
     drawn = (
-        _chart(f"Messages in {minutes}", messages, count, found, calendar),
-        _chart(
-            "Transfer time, delivery to confirm",
-            transfer,
-            _short_duration,
-            found,
-            calendar,
-            percentiles=traffic.transfer,
-        ),
-        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, percentiles=traffic.lag),
+        chart(f"Messages in {minutes}", messages, count),
+        chart("Transfer time, delivery to confirm", transfer, _short_duration, percentiles=traffic.transfer),
+        chart("Lag, messages waiting at the peak", lag, count, percentiles=traffic.lag),
     )
     note = (
         "Transfer times are each link's own percentiles of five minutes, averaged by messages; lag is the peak backlog "
@@ -72,18 +67,18 @@ def _chart(
     title: str,
     lines: Sequence[ChartLine],
     show: Show,
-    found: ReportFindings,
-    calendar: Calendar,
     *,
+    findings: ReportFindings,
+    calendar: Calendar,
     percentiles: Percentiles | None = None,
 ) -> Markup:
-    window = found.window
+    window = findings.window
     scale = _Scale(window, _ceiling(max((value or 0.0 for line in lines for _, value in line.points), default=0.0)))
     drawing = element(
         "svg",
         *(_rule(scale, part, show) for part in (0.0, 0.5, 1.0)),
-        *_times(window, calendar),
-        *(path for line in lines for path in _paths(line, scale, found.traffic)),
+        *_times(scale, calendar),
+        *(path for line in lines for path in _paths(line, scale, findings.traffic)),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         aria_label=title,
@@ -93,11 +88,9 @@ def _chart(
 
 def _legend(percentiles: Percentiles, show: Show) -> Markup:
     """Each line with its percentile over the whole window."""
-    items = [
-        element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
-        for part in _DASHES
-        for value in [getattr(percentiles, part)]
-    ]
+    values = {part: getattr(percentiles, part) for part in _DASHES}
+    shown = {part: NOTHING if value is None else show(value) for part, value in values.items()}
+    items = (element("li", _stroke(part), f"{part} ", element("b", value)) for part, value in shown.items())
     return element("ul", *items, class_="legend")
 
 
@@ -135,9 +128,8 @@ def _rule(scale: _Scale, part: float, show: Show) -> Markup:
     )
 
 
-def _times(window: Bounds, calendar: Calendar) -> Iterator[Markup]:
-    scale = _Scale(window, 1.0)
-    for moment, name in calendar.ticks(window, _TICKS):
+def _times(scale: _Scale, calendar: Calendar) -> Iterator[Markup]:
+    for moment, name in calendar.ticks(scale.window, _TICKS):
         x, half = scale.x(moment), 3.0 * len(name)
         anchor = "start" if x - half < _LEFT else "end" if x + half > _WIDTH else "middle"
         yield element("line", x1=x, x2=x, y1=_HEIGHT - _BOTTOM, y2=_HEIGHT - _BOTTOM + 4, class_="rule")
@@ -155,10 +147,8 @@ def _paths(line: ChartLine, scale: _Scale, traffic: Traffic) -> Iterator[Markup]
             runs[-1].append((start, value))
         last = start
     for run in filter(None, runs):
-        yield element(
-            "path", d=_path(run, scale, traffic.step), class_="line", data_part=line.name,
-            stroke_dasharray=_DASHES.get(line.name),
-        )  # fmt: skip
+        path, dashes = _path(run, scale, traffic.step), _DASHES.get(line.name)
+        yield element("path", d=path, class_="line", data_part=line.name, stroke_dasharray=dashes)
 
 
 def _path(run: Sequence[tuple[int, float]], scale: _Scale, step: int) -> str:
@@ -176,11 +166,11 @@ _KINDS: Final = ((99.9, "up", None), (99.0, "degraded", "7 3"), (0.0, "down", "2
 _MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "less"}
 
 
-def graph(found: ReportFindings) -> Markup:
-    edges = found.edges.busiest
+def graph(findings: ReportFindings) -> Markup:
+    edges = findings.edges.busiest
     if not edges:
         return section("clusters", "Clusters", nothing("No messages between clusters."))
-    rest = found.edges.count - len(edges)
+    rest = findings.edges.count - len(edges)
     more = element("p", f"{plural(rest, 'quieter pair')} of clusters omitted.", class_="muted") if rest else None
     drawn = element(
         "div", element("div", _graph_legend(), _drawing(edges)), _pairs_table(edges), class_="beside-each-other"

@@ -41,17 +41,12 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g}{HARD}s"
     left, parts = round(seconds), list[tuple[int, str]]()
     for unit, size in _UNITS:
-        if left >= size or (parts and unit == _next_unit(parts[0][1])):
+        if left >= size or parts:
             parts.append((left // size, unit))
             left %= size
         if len(parts) == 2:
             break
     return HARD.join(f"{number}{HARD}{unit}" for number, unit in parts if number)
-
-
-def _next_unit(unit: str) -> str:
-    names = [name for name, _ in _UNITS]
-    return names[min(names.index(unit) + 1, len(names) - 1)]
 
 
 def percent(value: float | None) -> str:

@@ -6,16 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from agent.pipeline.findings.model import (
-    GroupTime,
-    HeatMap,
-    HeatRow,
-    LinkIdentity,
-    LinkTime,
-    ReportFindings,
-    Timeline,
-    TimelineSlot,
-)
+from agent.pipeline.findings import model
+from agent.pipeline.findings.model import LinkIdentity, LinkTime, ReportFindings
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, brief_percent, count, duration, percent, plural
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
@@ -45,14 +37,14 @@ _GROUP_HEADS = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents
 _GROUP_NOTE = "The least available group first; down and degraded are link-hours. --group makes a page of one of them."
 
 
-def groups(compared: Sequence[GroupTime], with_timeline: Collection[LinkIdentity]) -> Markup:
+def groups(compared: Sequence[model.GroupTime], with_timeline: Collection[LinkIdentity]) -> Markup:
     rows = (_group_row(group, number) for number, group in enumerate(compared, 1))
     beside = table("Groups of agents", _GROUP_HEADS, rows, class_="numbers")
     each = (_group_section(group, number, with_timeline) for number, group in enumerate(compared, 1))
     return section("groups", "Groups", beside, *each, note=_GROUP_NOTE)
 
 
-def _group_row(group: GroupTime, number: int) -> tuple[Child, ...]:
+def _group_row(group: model.GroupTime, number: int) -> tuple[Child, ...]:
     times = (formatting.link_hours(group.spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED))
     worst = formatting.name(group.worst[0].identity.name, 30) if group.worst else formatting.NOTHING
     counts = (count(group.incidents), count(group.messages))
@@ -60,7 +52,7 @@ def _group_row(group: GroupTime, number: int) -> tuple[Child, ...]:
     return name, percent(group.spent.availability), count(group.links), *times, *counts, worst
 
 
-def _group_section(group: GroupTime, number: int, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _group_section(group: model.GroupTime, number: int, with_timeline: Collection[LinkIdentity]) -> Markup:
     key = _group_key(number)
     available = f"available {percent(group.spent.availability)} of the time"
     text = f"{plural(group.links, 'link')}, {available}, {plural(group.incidents, 'incident')}."
@@ -122,7 +114,7 @@ def _legend() -> Markup:
     return element("ul", *items, class_="legend", aria_label="What marks mean")
 
 
-def _timeline(timeline: Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
+def _timeline(timeline: model.Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
     bars = (bar for run in _runs(timeline) for bar in _bars(*run, findings, calendar))
     spoken = f"{timeline.identity.name or timeline.identity.link}: {available} available"
     drawing = element(
@@ -138,14 +130,14 @@ def _timeline(timeline: Timeline, available: str, findings: ReportFindings, cale
     return element("div", name, number, drawing, class_="strip", id=formatting.anchor(timeline.identity))
 
 
-def _runs(timeline: Timeline) -> Iterator[tuple[int, int, Look]]:
+def _runs(timeline: model.Timeline) -> Iterator[tuple[int, int, Look]]:
     """Adjacent slots that look the same are drawn as one."""
     for look, slots in groupby(timeline.slots, key=_look):
         numbers = [slot.number for slot in slots]
         yield numbers[0], numbers[-1] + 1, look
 
 
-def _look(slot: TimelineSlot) -> Look:
+def _look(slot: model.TimelineSlot) -> Look:
     there = [bucket for bucket in _GRAVEST if slot.spent.of(bucket) > 0]
     main = max(there, key=slot.spent.of)
     noticed = [bucket for bucket in there if bucket == main or slot.spent.of(bucket) >= _BRIEF]
@@ -179,13 +171,13 @@ def _ticks(window: Bounds, calendar: Calendar) -> Iterator[Markup]:
 _SHADES: Final = ((100.0, "all"), (99.9, "most"), (99.0, "much"), (90.0, "some"), (0.0, "little"))
 
 
-def heat_maps(maps: tuple[HeatMap, ...], calendar: Calendar) -> Markup:
+def heat_maps(maps: tuple[model.HeatMap, ...], calendar: Calendar) -> Markup:
     shown = [_heat_map(heat, calendar) for heat in maps if heat.rows and heat.periods]
     note = "Time in which a link was up, in percent of the time in which messages should have flowed; never rounded up."
     return section("heat", "Availability by time", *(shown or [nothing("No data.")]), note=note)
 
 
-def _heat_map(heat: HeatMap, calendar: Calendar) -> Markup:
+def _heat_map(heat: model.HeatMap, calendar: Calendar) -> Markup:
     what = "Cluster to cluster" if heat.kind == "edges" else "Link"
     heads = [element("th", _heat_head(period, heat.unit, calendar), scope="col") for period in heat.periods]
     table = element(
@@ -209,7 +201,7 @@ def _heat_head(period: int, unit: str, calendar: Calendar) -> Markup:
     return element("span", f"{at.day}", element("br") if is_first else None, f"{at:%b}" if is_first else None)
 
 
-def _heat_row(row: HeatRow, heat: HeatMap) -> Markup:
+def _heat_row(row: model.HeatRow, heat: model.HeatMap) -> Markup:
     first, second, *more = row.label
     if heat.kind == "edges":
         who = join(formatting.cluster(first, 28), " → ", formatting.name(second, 20))

@@ -9,6 +9,7 @@ from typing import Final
 from agent.core.text.printable import printable
 
 _BLANKS: Final = "\t\n"
+"""Other characters that are forbidden in documents, invisible, or change the direction of text are escaped."""
 _VOID: Final = frozenset({"meta", "link", "br", "hr", "col"})
 
 
@@ -35,24 +36,16 @@ def join(*children: Child) -> Markup:
 def _child(child: Child) -> str:
     if child is None or isinstance(child, Markup):
         return child or ""
-    return escape(visible(str(child)), quote=False)
+    return escape(printable(str(child), keep=_BLANKS), quote=False)
 
 
 def _attribute(name: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     name = name.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(visible(_number(value)), quote=True)}"'
-
-
-def _number(value: str | float) -> str:
-    """With the precision that a drawing needs."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-def visible(text: str) -> str:
-    """Shows characters as escapes that are forbidden in documents, invisible, or change the direction of text."""
-    return printable(text, keep=_BLANKS)
+    # A number with the precision that a drawing needs.
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f" {name}" if value is True else f' {name}="{escape(printable(text, keep=_BLANKS), quote=True)}"'
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[Child]], *, class_: str = "") -> Markup:

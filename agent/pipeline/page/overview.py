@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from agent.pipeline.findings.model import (
-    BEHIND,
-    Disruption,
-    Failures,
-    Fleet,
-    Incident,
-    LagTime,
-    LinkIdentity,
-    MessageAccount,
-    ReportFindings,
-)
+from agent.pipeline.findings import model
+from agent.pipeline.findings.model import Disruption, LinkIdentity, ReportFindings
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
 from agent.pipeline.page.links import groups, links_table
@@ -32,16 +23,10 @@ _FigureText = tuple[str, str, str, Bucket | None]
 
 
 def overview(findings: ReportFindings, calendar: Calendar) -> Markup:
+    verdicts = _verdict(findings), _accounted(findings.account), _lagging(findings.fleet.lag)
+    figures = element("dl", *(_figure(*figure) for figure in _figure_texts(findings)), class_="figures")
     return join(
-        element(
-            "div",
-            _verdict(findings),
-            _accounted(findings.account),
-            _lagging(findings.fleet.lag),
-            _headline(findings),
-            _figures(findings),
-            class_="overview",
-        ),
+        element("div", *verdicts, _headline(findings), figures, class_="overview"),
         _outages(findings, calendar),
         groups(findings.groups, findings.with_timeline) if len(findings.groups) > 1 else None,
         _worst(findings),
@@ -58,11 +43,11 @@ def _verdict(findings: ReportFindings) -> Markup | None:
     verdict = "met" if attained >= one.target else "missed"
     links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
     text = f"Objective of {one.target:g}{formatting.HARD}% {verdict} with {percent(attained)}"
-    more = "; ".join(filter(None, (text, links, before)))
-    return element("p", f"{more}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
+    parts = "; ".join(filter(None, (text, links, before)))
+    return element("p", f"{parts}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
 
 
-def _accounted(account: MessageAccount) -> Markup | None:
+def _accounted(account: model.MessageAccount) -> Markup | None:
     """`2.17 G messages taken, all accounted for but 12 on 2 links.`"""
     older = plural(account.not_accounted_links, "link")
     if not account.taken:
@@ -79,7 +64,7 @@ def _accounted(account: MessageAccount) -> Markup | None:
     return element("p", f"{text}.{more}", class_="verdict", data_bucket=Bucket.DEGRADED if unexplained else Bucket.UP)
 
 
-def _entered(account: MessageAccount) -> str:
+def _entered(account: model.MessageAccount) -> str:
     """` Upstream, 2.2 G messages entered the queues of 3 links: 30 expired or were removed, …`"""
     entered = f"{count(account.entered)} {formatting.noun(account.entered, 'message')}"
     text = f" Upstream, {entered} entered the queues of {plural(account.upstream_links, 'link')}"
@@ -93,7 +78,7 @@ def _entered(account: MessageAccount) -> str:
     return f"{text}: {', '.join(more)}."
 
 
-def _lagging(lag: LagTime) -> Markup | None:
+def _lagging(lag: model.LagTime) -> Markup | None:
     """`2 of 14 links with lag-critical were further behind, 1.2 link-hours in all.`"""
     if lag.seconds is None:
         return None
@@ -104,7 +89,7 @@ def _lagging(lag: LagTime) -> Markup | None:
     return element("p", f"{links} {were} further behind{more}.", class_="verdict", data_bucket=bucket)
 
 
-def _before(fleet: Fleet) -> str:
+def _before(fleet: model.Fleet) -> str:
     now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
     if now is None or before is None:
         return "the period before is not known"
@@ -126,7 +111,7 @@ def _headline(findings: ReportFindings) -> Markup:
     )
 
 
-def _trend(fleet: Fleet, window: Bounds) -> Markup:
+def _trend(fleet: model.Fleet, window: Bounds) -> Markup:
     now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
     length = duration(window.seconds)
     if now is None or before is None:
@@ -143,15 +128,11 @@ def _trend(fleet: Fleet, window: Bounds) -> Markup:
     )  # fmt: skip
 
 
-def _held(fleet: Fleet, window: Bounds) -> str:
+def _held(fleet: model.Fleet, window: Bounds) -> str:
     """Empty if the tables have all of the period before."""
     before = fleet.previous.of(*Bucket) if fleet.previous else 0.0
     share = before / (fleet.previous_links * window.seconds) if fleet.previous_links else 0.0
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
-
-
-def _figures(findings: ReportFindings) -> Markup:
-    return element("dl", *(_figure(*figure) for figure in _figure_texts(findings)), class_="figures")
 
 
 def _figure(title: str, value: str, more: str, bucket: Bucket | None) -> Markup:
@@ -201,7 +182,7 @@ def _sentence(disruption: Disruption, calendar: Calendar, with_timeline: Collect
     when = f"{calendar.span(disruption.span)} {calendar.at(disruption.span.start):%Z}"
     if disruption.open:
         when = f"since {calendar.moment(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
-    if disruption.status == BEHIND:
+    if disruption.status == model.BEHIND:
         text = f" further behind than lag-critical for {_in_all(disruption.seconds, disruption.links)} in all."
         return join(element("b", when), ": ", _who(disruption, with_timeline), text)
     how_long, cause = _for_how_long(disruption), formatting.why(disruption.reason, disruption.error)
@@ -235,7 +216,7 @@ def _worst(findings: ReportFindings) -> Markup:
     return section("worst", "Worst links", shown)
 
 
-def incidents(failures: Failures, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
+def incidents(failures: model.Failures, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
     if not failures.most_severe:
         return section("incidents", "Incidents", nothing("No incidents."))
     rest = failures.incidents - len(failures.most_severe)
@@ -246,7 +227,9 @@ def incidents(failures: Failures, calendar: Calendar, with_timeline: Collection[
     return section("incidents", "Incidents", content, note=note)
 
 
-def _incident_row(incident: Incident, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
+def _incident_row(
+    incident: model.Incident, calendar: Calendar, with_timeline: Collection[LinkIdentity]
+) -> tuple[Child, ...]:
     open_ = element("span", " not over", class_="beside") if incident.open else None
     flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
     waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)

@@ -38,7 +38,7 @@ def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _holds_several() -> Column:
-    """Whether something follows the object on its line; the exact check is only for lines that look like it."""
+    """True if something follows the object on its line; the exact check is only for lines that look like it."""
     among_others = fn.from_json(fn.concat(fn.lit("["), "value", fn.lit("]")), "array<string>")
     several = fn.coalesce(fn.size(among_others) != 1, fn.lit(True))
     return fn.when(fn.col("value").rlike(_MAYBE_SEVERAL), several).otherwise(fn.lit(False))
@@ -56,26 +56,18 @@ def checked(lines: DataFrame, *, file: Column) -> DataFrame:
         fn.when(rejected, fn.col("schema")).alias("schema"),
         # An agent that has just started may not know its group: its later lines show it, in any file.
         fn.coalesce("group", "cluster", fn.when(fn.col("type") != EventType.AGENT, fn.col("agent"))).alias("group"),
-        "agent",
-        "link",
-        "type",
+        *("agent", "link", "type"),
         # The names of all files of one run of an agent differ only in their numbers.
         fn.when(fn.col("type") == EventType.AGENT, fn.regexp_extract("file", _RUN_OF_FILE, 1)).alias("told_in"),
         fn.unix_micros("ts").alias("ts"),
         # A cell includes its end and not its start, because a counter's increase happened before it was read.
         fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),
-        "seq",
-        "status",
-        "reason",
-        "error",
+        *("seq", "status", "reason", "error"),
         *LINK_ATTRIBUTES,
         *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
         fn.when(fn.col("schema") >= ACCOUNTED_SINCE, fn.coalesce("unsettled", fn.lit(0))).alias("unsettled"),
         fn.coalesce("growth", fn.lit(0)).alias("growth"),
-        "waiting",
-        "backlog",
-        "lag_is_critical",
-        "transfer",
+        *("waiting", "backlog", "lag_is_critical", "transfer"),
         fn.when(~rejected, fn.col("interval") * SECOND).cast("bigint").alias("interval"),
     )
 
@@ -84,11 +76,8 @@ def _why() -> Column:
     link_statuses, agent_statuses = list(BUCKETS), [status.value for status in AgentStatus]
     kind, status = fn.col("type"), fn.col("status")
     of_agent = (kind == EventType.AGENT) & status.isin(agent_statuses)
-    of_link = (
-        kind.isin(EventType.TRANSITION.value, EventType.SAMPLE.value)
-        & status.isin(link_statuses)
-        & fn.col("link").isNotNull()
-    )
+    of_link = kind.isin(EventType.TRANSITION.value, EventType.SAMPLE.value) & status.isin(link_statuses)
+    of_link &= fn.col("link").isNotNull()
     placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
     numbers, zero = (*COUNTERS, "unsettled", "waiting", "backlog"), fn.lit(0)
     plausible = (
@@ -98,14 +87,12 @@ def _why() -> Column:
         & fn.coalesce("interval", zero).between(0, LONGEST_INTERVAL)
     )
     complete = fn.col("schema").between(1, SCHEMA) & placed & plausible & (of_agent | of_link)
+    tomorrow = fn.current_timestamp() + fn.expr("interval 1 day")
     return (
         fn.when(fn.col("schema") > SCHEMA, LATER)
         .when(fn.col("broken").isNotNull(), MALFORMED)
         .when(~fn.coalesce(complete, fn.lit(False)), INCOMPLETE)
-        .when(
-            (fn.col("ts") < fn.lit(EARLIEST)) | (fn.col("ts") > fn.current_timestamp() + fn.expr("interval 1 day")),
-            UNTIMELY,
-        )
+        .when((fn.col("ts") < fn.lit(EARLIEST)) | (fn.col("ts") > tomorrow), UNTIMELY)
     )
 
 

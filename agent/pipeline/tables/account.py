@@ -29,11 +29,10 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     by_hour = (
         dated.groupBy(*LINK, "day", "hour_start", "hour_end")
         .agg(
-            *(fn.sum(name).alias(name) for name in _COUNTED),
+            *(fn.sum(name).alias(name) for name in (*_COUNTED, *UPSTREAM_COUNTERS, "growth")),
             fn.coalesce(fn.sum("settling"), fn.lit(0)).alias("settling"),
             fn.every("accounted").alias("accounted"),
             fn.first("opening").alias("opening"),
-            *(fn.sum(name).alias(name) for name in (*UPSTREAM_COUNTERS, "growth")),
             fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("cell"))).alias("waiting"),
         )
         .withColumn("in_flight_end", fn.col("opening") + fn.sum("settling").over(so_far))
@@ -43,11 +42,10 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     by_day = (
         by_hour.groupBy(*LINK, "day")
         .agg(
-            *(fn.sum(name).alias(name) for name in _COUNTED),
+            *(fn.sum(name).alias(name) for name in (*_COUNTED, *_UPSTREAM)),
             fn.every("accounted").alias("accounted"),
             fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
             fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
-            *(fn.sum(name).alias(name) for name in _UPSTREAM),
             fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
         )
         .join(fn.broadcast(days), "day")
@@ -57,7 +55,7 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _upstream() -> dict[str, Column]:
-    """Of an hour; null where nothing could be compared in it. What is compared later counts in the hour of that."""
+    """Columns of an hour, null where nothing could be compared in it. A later comparison counts in its own hour."""
     entered, acknowledged, settled = (fn.col(name) for name in ("entered", "acknowledged", "settled"))
     unacknowledged = entered - acknowledged - fn.col("growth")
     # What is settled here and not acknowledged there comes again: the broker says so of as many at most.
@@ -91,12 +89,8 @@ def _rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFra
         fn.timestamp_micros(start).alias("start"),
         fn.timestamp_micros(end).alias("end"),
         if_accounted(fn.col("taken"), "taken"),
-        "forwarded",
-        "dropped",
-        "quarantined",
-        if_accounted(fn.col("given_back"), "given_back"),
-        if_accounted(fn.col("in_flight_start"), "in_flight_start"),
-        if_accounted(fn.col("in_flight_end"), "in_flight_end"),
+        *("forwarded", "dropped", "quarantined"),
+        *(if_accounted(fn.col(name), name) for name in ("given_back", "in_flight_start", "in_flight_end")),
         if_accounted(fn.col("taken") - explained, "unexplained"),
         *("entered", "acknowledged", "expired", "uncounted", "repeated"),
         (fn.col("waiting") - fn.col("growth")).alias("backlog_start"),

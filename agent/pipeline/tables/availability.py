@@ -8,6 +8,8 @@ from pyspark.sql import functions as fn
 from agent.pipeline.schema import EXPECTED, LINK, Bucket
 from agent.pipeline.window import Bounds, seconds, split_by_hour, with_hour
 
+_BUCKETS = tuple(bucket.value for bucket in Bucket)
+
 
 def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     spans = found.select(*LINK, "start", "end", "bucket").unionByName(_lags(found), allowMissingColumns=True)
@@ -17,38 +19,33 @@ def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within
     )
     critical = fn.col("critical")
     by_hour = parts.groupBy(*LINK, "hour_start", "hour_end", "day").agg(
-        *(fn.sum(_in(bucket, fn.col("part"))).alias(bucket.value) for bucket in Bucket),
+        *(fn.sum(fn.when(fn.col("bucket") == name, fn.col("part")).otherwise(0)).alias(name) for name in _BUCKETS),
         # An interval that crosses midnight UTC within an hour has two parts.
         fn.size(fn.collect_set(fn.when(changed, fn.col("start")))).cast("bigint").alias("transitions"),
         # Null if nothing is known of the lag.
         fn.sum(fn.when(critical, fn.col("part")).when(~critical, 0)).alias("lag_critical"),
     )
     both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
-    return _judged(both, _failed(failures, hours))
+    return _finished(both, _incidents_by_period(failures, hours))
 
 
 def _lags(found: DataFrame) -> DataFrame:
-    """When the lag of a link that should move messages was critical, and when not; nothing for the rest."""
+    """The times in which the lag of a link that should move messages was critical or not; nothing for the rest."""
     expected = found.where(fn.col("bucket").isin([bucket.value for bucket in EXPECTED]))
     return expected.select(*LINK, fn.inline("lags"))
 
 
 def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
-    return (
-        by_hour.groupBy(*LINK, "day", *key)
-        .agg(
-            fn.lit(period).alias("period"),
-            fn.min("hour_start").alias("start"),
-            fn.max("hour_end").alias("end"),
-            *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
-            fn.sum("transitions").alias("transitions"),
-            fn.sum("lag_critical").alias("lag_critical"),
-        )
-        .drop(*key)
+    sums = by_hour.groupBy(*LINK, "day", *key).agg(
+        fn.lit(period).alias("period"),
+        fn.min("hour_start").alias("start"),
+        fn.max("hour_end").alias("end"),
+        *(fn.sum(name).alias(name) for name in (*_BUCKETS, "transitions", "lag_critical")),
     )
+    return sums.drop(*key)
 
 
-def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
+def _incidents_by_period(failures: DataFrame, hours: DataFrame) -> DataFrame:
     """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
     begun = with_hour(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
     placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
@@ -65,13 +62,10 @@ def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
     )
 
 
-def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
+def _finished(spent: DataFrame, failed: DataFrame) -> DataFrame:
     ours = spent.withColumn("hour_start", fn.when(fn.col("period") == "hour", fn.col("start")))
-    keys = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
-    condition = keys[0]
-    for key in keys[1:]:
-        condition = condition & key
-    joined = ours.join(failed, condition, "left").select(
+    same = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
+    joined = ours.join(failed, same, "left").select(
         *(ours[name] for name in ours.columns),
         *(failed[name] for name in ("incidents", "repair", "repaired", "median", "p90", "longest")),
     )
@@ -96,10 +90,6 @@ def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
         seconds(fn.col("lag_critical")).alias("lag_critical_seconds"),
         fn.col("day").alias("date"),
     )
-
-
-def _in(bucket: Bucket, value: Column) -> Column:
-    return fn.when(fn.col("bucket") == bucket, value).otherwise(0)
 
 
 def percent(part: Column, whole: Column) -> Column:

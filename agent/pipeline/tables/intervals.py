@@ -22,14 +22,14 @@ def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
-    ).withColumn("believed", _believed_until(within))
+    ).withColumn("valid_until", _valid_until(within))
     # A link whose samples stop has ended, even if its agent is alive.
-    silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
-    reported = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
+    silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("valid_until") - fn.col("ts") > _patience())
+    reported = followed.withColumn("valid_until", fn.when(silent, fn.col("ts")).otherwise(fn.col("valid_until")))
     return _joined_reports(reported)
 
 
-def _believed_until(within: Bounds) -> Column:
+def _valid_until(within: Bounds) -> Column:
     ts, following = fn.col("ts"), fn.col("next_ts")
     same_life = fn.col("next_life") == fn.col("life")
     by_agent = fn.when(same_life, following).otherwise(fn.greatest(ts, fn.col("last")))
@@ -46,17 +46,17 @@ def _patience() -> Column:
 def _joined_reports(reported: DataFrame) -> DataFrame:
     """Combines lines that report the same, with no gap between them."""
     ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
-    before = fn.lag(fn.struct("believed", "status", "lag_is_critical")).over(ordered)
+    before = fn.lag(fn.struct("valid_until", "status", "lag_is_critical")).over(ordered)
     same = fn.col("before")["status"] == fn.col("status")
     same &= fn.col("before")["lag_is_critical"].eqNullSafe(fn.col("lag_is_critical"))
-    goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & same
+    goes_on = (fn.col("before")["valid_until"] >= fn.col("ts")) & same
     return (
         reported.withColumn("before", before)
         .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
         .groupBy(*_REPORTER, "stretch", "status", "lag_is_critical")
         .agg(
             fn.min("ts").alias("start"),
-            fn.max("believed").alias("end"),
+            fn.max("valid_until").alias("end"),
             fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
@@ -73,18 +73,18 @@ critical: three sums for each status would be three times as many columns."""
 def link_attributes(lines: DataFrame) -> DataFrame:
     """The other attributes of each link: the last reported ones."""
     latest = [
-        fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
-        for trait in LINK_ATTRIBUTES
+        fn.max_by(name, fn.when(fn.col(name).isNotNull(), fn.struct("ts", "seq", name))).alias(name)
+        for name in LINK_ATTRIBUTES
     ]
     return lines.groupBy(*LINK).agg(*latest)
 
 
-def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     """The best reported status counts; without a report the link is `unknown`, also before it appears. `lags`: the
     parts of it in which the lag was critical for an agent whose status counts, or for none of them."""
-    points = _points(said, links, within)
+    points = _changes(reports, links, within)
     by_time = Window.partitionBy(*LINK).orderBy("at")
-    standing = points.withColumns(
+    states = points.withColumns(
         {f"{status}_count": fn.sum(f"{status}_change").over(by_time) for status in BUCKETS}
         | {f"{status}_reported": fn.last(f"{status}_reported", ignorenulls=True).over(by_time) for status in BUCKETS}
         | {"end": fn.lead("at").over(by_time)}
@@ -93,7 +93,7 @@ def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     reported = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
     best = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_count")) for name in BUCKETS], fn.lit(0))
     critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
-    pieces = standing.where(fn.col("end").isNotNull()).select(
+    pieces = states.where(fn.col("end").isNotNull()).select(
         *LINK,
         fn.col("at").alias("start"),
         "end",
@@ -104,9 +104,9 @@ def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     return _merged_pieces(pieces)
 
 
-def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+def _changes(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     """A row for each instant at which a report on a link begins or ends."""
-    cut = said.withColumns(
+    cut = reports.withColumns(
         {"start": fn.greatest("start", fn.lit(within.start)), "end": fn.least("end", fn.lit(within.end))}
     ).where(fn.col("start") < fn.col("end"))
     both = fn.array(

@@ -90,28 +90,20 @@ class Extent:
         return table.where(self.wanted.contain(fn.col("date")) & (fn.col("date") < fn.lit(self._first)))
 
 
-@dataclass(frozen=True, slots=True)
-class LinkChanges:
-    """`links`: some were added or removed. `attributes`: those of others have changed."""
-
-    links: bool
-    attributes: bool
-
-    @property
-    def any(self) -> bool:
-        return self.links or self.attributes
-
-
 def extent_to_make(ledger: Ledger, made_of: str, within: Bounds, *, zone: ZoneInfo, dates: Dates) -> Extent:
     since = max(within.start, start_of_day(ledger.outdated_since(made_of, within), zone))
     before = ledger.tables if ledger.tables and ledger.tables.whole else None
     return Extent(within, zone, dates, since, before)
 
 
-def _link_changes(links: DataFrame, extent: Extent, *, output: str) -> LinkChanges:
-    """Every link has a row on the last day."""
+def _link_changes(links: DataFrame, extent: Extent, *, output: str) -> tuple[bool, bool]:
+    """True if links were added or removed, and if attributes of others have changed. It is seen by the last day, on
+    which every link has a row.
+    """
+    if extent.is_all:
+        return False, False
     if extent.before is None:
-        return LinkChanges(links=True, attributes=True)
+        return True, True
     last = first_and_last_day(Bounds(extent.before.start, extent.before.end), extent.zone)[1]
     table = files.read_table(links.sparkSession, "availability", output=output)
     known = table.where((fn.col("date") == fn.lit(last)) & (fn.col("period") == "day"))
@@ -120,7 +112,7 @@ def _link_changes(links: DataFrame, extent: Extent, *, output: str) -> LinkChang
     appeared, changed = fn.col("then").isNull(), fn.col("then") != fn.col("now")
     row = now.agg(fn.count_if(appeared), fn.count_if(changed)).collect()[0]
     gone = described.join(links, [*LINK], "left_anti").limit(1).count()
-    return LinkChanges(bool(row[0] or gone), bool(row[1]))
+    return bool(row[0] or gone), bool(row[1])
 
 
 def write_tables(store: Store, options: Options, objectives: Sequence[Objective], extent: Extent, cache: Cache) -> None:
@@ -142,7 +134,7 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
     gap = round(options.merge_gap.total_seconds() * SECOND)
     down = cache(outages(found, merge_gap=gap))
     failed = incidents(down, within)
-    changed = None if extent.is_all else _link_changes(links, extent, output=options.output)
+    has_other_links, has_other_attributes = _link_changes(links, extent, output=options.output)
 
     def write(name: str, table: DataFrame, dates: Dates = extent.wanted) -> None:
         _replace_table(table, name, output=options.output, dates=dates)
@@ -159,7 +151,7 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
         write("incidents", _finished(found_incidents, options))
         # A day has the incidents that began on it, even if they lasted longer, or no longer count as incidents.
         begun = down.where(fn.col("end") >= extent.since - gap).select(fn.col("start").alias("at"))
-        dates = extent.wanted if changed is None or changed.any else extent.dates(extra=begun)
+        dates = extent.wanted if has_other_links or has_other_attributes else extent.dates(extra=begun)
         hours_of_dates = hours.where(dates.contain(fn.col("day")))
         write("availability", of_links(availability(found, failed, hours_of_dates, within)), dates)
         return dates
@@ -169,7 +161,7 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
         counted = cache(cells(placed, made))
         passed = traffic(counted, links, hours, made)
         accounts = with_other_consumers(of_links(account(counted, hours, made)))
-        if changed is not None and changed.attributes:
+        if has_other_attributes:
             store.mark_outdated(since=within.start)
             before, also = (
                 extent.earlier(existing_table(name)).drop(*LINK_ATTRIBUTES) for name in ("traffic", "account")
