@@ -22,7 +22,6 @@ LEAST_MESSAGES: Final = 100
 
 _KEYS: Final = {"target", "days", "within"}
 
-_OPENSLO: Final = "openslo/v1"
 _AVAILABILITY: Final = "link-availability"
 _TRANSFER: Final = "transfer-seconds"
 _TOP_LEVEL: Final = {"apiVersion", "kind", "metadata", "spec"}
@@ -104,7 +103,7 @@ def _repeated_keys(node: yaml.Node) -> Iterator[yaml.Node]:
 
 def _is_openslo(root: yaml.Node) -> bool:
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
-    return any((key.value, value.value) == ("apiVersion", _OPENSLO) for key, value in pairs)
+    return any((key.value, value.value) == ("apiVersion", "openslo/v1") for key, value in pairs)
 
 
 def _from_openslo(roots: list[yaml.Node], *, source: str) -> tuple[Objective, ...]:
@@ -124,11 +123,9 @@ def _from_openslo(roots: list[yaml.Node], *, source: str) -> tuple[Objective, ..
 
 
 def _checked(entries: dict[Any, Any], *, source: str) -> tuple[Objective, ...]:
-    problems = [
-        Problem(Place(source), message) for name, entry in entries.items() for message in _entry_problems(name, entry)
-    ]
-    if problems:
-        raise ConfigurationError(problems)
+    messages = [message for name, entry in entries.items() for message in _entry_problems(name, entry)]
+    if messages:
+        raise ConfigurationError([Problem(Place(source), message) for message in messages])
     return tuple(
         Objective(str(name), float(entry["target"]), entry.get("days", 30), entry.get("within"))
         for name, entry in entries.items()
@@ -269,10 +266,8 @@ def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *
         if one.kind is ObjectiveKind.MESSAGES:
             rules += _message_rules(one, _bound(one, bounds, source=source))
     alerts = [rule for one in objectives for rule in _alerts(one)]
-    groups = [
-        {"name": "federation-agent-objectives", "rules": rules},
-        {"name": "federation-agent-objective-alerts", "rules": alerts},
-    ]
+    names = ("federation-agent-objectives", "federation-agent-objective-alerts")
+    groups = [{"name": name, "rules": each} for name, each in zip(names, (rules, alerts), strict=True)]
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=10_000, allow_unicode=True)
 
 

@@ -110,7 +110,9 @@ def _is_collector_chosen() -> bool:
 
 def java_problem() -> str:
     """Explains in a sentence why Spark did not start, and what to do; Java is examined only after that failure."""
-    java = _java_path()
+    home = os.environ.get("JAVA_HOME")
+    # Searched for in the same way as Spark does.
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - it is a name to show
     if java is None:
         return f"Java is not installed; {_REMEDY}"
     version, output = _java_version(java)
@@ -121,12 +123,6 @@ def java_problem() -> str:
     if version < OLDEST_JAVA:
         return f"{java} is Java {version}, which is too old; {_REMEDY}"
     return f"Spark can't start with {java}, which is Java {version}: see its output above"
-
-
-def _java_path() -> str | None:
-    """Searched for in the same way as Spark does."""
-    home = os.environ.get("JAVA_HOME")
-    return os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - it is a name to show
 
 
 def _java_version(java: str) -> tuple[int | None, str]:

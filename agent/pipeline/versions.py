@@ -38,6 +38,7 @@ class Versions:
 
     def __init__(self, output: Path, names: Collection[str], *, keep: int) -> None:
         self._output = output
+        self._made = output / VERSIONS
         self._names = names
         self._keep = keep
         self.run = ""
@@ -47,10 +48,12 @@ class Versions:
         self._made.mkdir(parents=True, exist_ok=True)
         for left in [*self._made.glob(f"*{_DRAFT}"), *self._made.glob(f"*{_FORMER}"), *self._output.glob(f".*{_NEW}")]:
             _remove(left)
-        if self._visible() is None and (existing := self._without_versions()):
+        paths = {name: self._output / name for name in self._names}
+        existing = [name for name, path in paths.items() if path.exists() and not path.is_symlink()]
+        if self._visible() is None and existing:
             self._begin_run()
             for name in existing:
-                _link_all(self._output / name, self._draft / name)
+                _link_all(paths[name], self._draft / name)
             self.show()
         elif (visible := self._visible()) is not None:
             self._lead_to(visible)
@@ -82,10 +85,6 @@ class Versions:
         self._draft.mkdir()
 
     @property
-    def _made(self) -> Path:
-        return self._output / VERSIONS
-
-    @property
     def _draft(self) -> Path:
         return self._made / f"{self.run}{_DRAFT}"
 
@@ -97,9 +96,6 @@ class Versions:
         """In the order in which they were made."""
         found = (each for each in self._made.iterdir() if each.name.partition("-")[0].isdigit() and each.is_dir())
         return sorted(each for each in found if not each.name.endswith((_DRAFT, _FORMER)))
-
-    def _without_versions(self) -> list[str]:
-        return [name for name in self._names if (path := self._output / name).exists() and not path.is_symlink()]
 
     def _lead_to(self, version: Path, *, first: bool = False) -> None:
         """Each name leads into the visible version. Names that the next version has and the visible one hasn't are

@@ -113,9 +113,9 @@ def test_what_the_page_shows(made: Made) -> None:
     assert all(f"{kind} x.shared-{number} from far to here" in text for number, kind in ((1, "queue"), (2, "shovel")))
     [strip] = [strip for strip in found.timelines if strip.identity.link == "shared-0"]
     assert len(strip.slots) == SLOTS
-    down = [slot.number for slot in strip.slots if slot.spent.of(Bucket.DOWN)]
+    down = [slot for slot, spent in strip.slots.items() if spent.of(Bucket.DOWN)]
     assert (down[0], down[-1]) == (60, 69)
-    assert sum(slot.spent.of(*Bucket) for slot in strip.slots) == pytest.approx(DAY)
+    assert sum(spent.of(*Bucket) for spent in strip.slots.values()) == pytest.approx(DAY)
     edges_map, links_map = found.heat_maps
     assert (edges_map.unit, len(edges_map.periods)) == ("hour", 24)
     cells = next(row.cells for row in links_map.rows if row.label == ("x.shared-0", "far", "here"))
@@ -278,4 +278,4 @@ def test_what_an_earlier_report_has_told_of_the_same_time_is_not_seen(spark: Spa
     [strip] = timelines(
         ReportTables(spark, str(tmp_path), within, UTC), [LinkTime(LinkIdentity("g", "l"), TimeSpent(), 0)], slots=1
     )
-    assert [slot.spent.seconds for slot in strip.slots] == [{Bucket.UP: 1800, Bucket.DOWN: 1800}]
+    assert [spent.seconds for spent in strip.slots.values()] == [{Bucket.UP: 1800, Bucket.DOWN: 1800}]

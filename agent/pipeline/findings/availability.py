@@ -1,28 +1,26 @@
-"""Time of links in each bucket: all together, by group of agents, the worst of them, and in each part of the window."""
+"""Time of links in each bucket: all together, by group of agents, the worst of them, and in each part of the window.
+Also how many of them met their objectives.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from agent.pipeline.findings import model
+from agent.pipeline.findings import model, report_tables
 from agent.pipeline.findings.model import LagTime, LinkTime, TimeSpent
-from agent.pipeline.findings.report_tables import (
-    ReportTables,
-    availability_share,
-    identity_aggregates,
-    identity_of,
-    shortened,
-    time_columns,
-    time_spent_of,
-)
+from agent.pipeline.findings.report_tables import ReportTables
+from agent.pipeline.objectives import ALARMS
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.spark import literal_table
+from agent.pipeline.tables.slo import BURNS
 from agent.pipeline.window import Bounds
 
 WORST_OF_GROUP: Final = 5
@@ -35,7 +33,7 @@ def fleet(tables: ReportTables) -> model.Fleet:
     rows = tables.available_in(Bounds(before.start, within.end), "hour").withColumn(
         "now", fn.unix_micros("start") >= within.start
     )
-    of_links = rows.groupBy("now", *LINK).agg(*time_columns(), _lag_critical())
+    of_links = rows.groupBy("now", *LINK).agg(*report_tables.time_columns(), _lag_critical())
     sums = of_links.groupBy("now").agg(
         fn.count(fn.lit(1)).alias("links"),
         *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
@@ -47,8 +45,8 @@ def fleet(tables: ReportTables) -> model.Fleet:
     now, previous = found.get(True), found.get(False)
     return model.Fleet(
         now["links"] if now else 0,
-        time_spent_of(now) if now else TimeSpent(),
-        time_spent_of(previous) if previous else None,
+        report_tables.time_spent_of(now) if now else TimeSpent(),
+        report_tables.time_spent_of(previous) if previous else None,
         previous["links"] if previous else 0,
         LagTime(_float_or_none(now["lag_critical"]), now["lag_links"], now["known_links"]) if now else LagTime(),
     )
@@ -65,15 +63,15 @@ def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     """The least available group first."""
     moved = tables.traffic().groupBy(fn.col("group").alias("of")).agg(fn.sum("messages").alias("messages"))
     found = tables.availability("day").groupBy("group").agg(
-        fn.count_distinct("link").alias("links"), *time_columns(), fn.sum("incidents").alias("incidents"),
-        availability_share().alias("share"),
+        fn.count_distinct("link").alias("links"), *report_tables.time_columns(), fn.sum("incidents").alias("incidents"),
+        report_tables.availability_share().alias("share"),
     )  # fmt: skip
     same = fn.col("group").eqNullSafe(fn.col("of"))
     rows = found.join(moved, same, "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
     worst = _worst_of_groups(tables, {row["group"] for row in rows}) if len(rows) > 1 else {}
     return tuple(
         model.GroupTime(
-            row["group"], row["links"], time_spent_of(row), row["incidents"] or 0, row["messages"] or 0,
+            row["group"], row["links"], report_tables.time_spent_of(row), row["incidents"] or 0, row["messages"] or 0,
             worst.get(row["group"], ()),
         )
         for row in rows
@@ -96,13 +94,18 @@ def _worst_of_groups(tables: ReportTables, names: Collection[str | None]) -> Map
 def _by_link(tables: ReportTables) -> DataFrame:
     """A row for each link; `share` is its availability."""
     return tables.availability("day").groupBy(*LINK).agg(
-        *identity_aggregates(), *time_columns(), _lag_critical(), fn.sum("incidents").alias("incidents"),
-        availability_share().alias("share"),
+        *report_tables.identity_aggregates(), *report_tables.time_columns(), _lag_critical(),
+        fn.sum("incidents").alias("incidents"), report_tables.availability_share().alias("share"),
     )  # fmt: skip
 
 
 def _link_time(row: Any) -> LinkTime:
-    return LinkTime(identity_of(row), time_spent_of(row), row["incidents"] or 0, _float_or_none(row["lag_critical"]))
+    return LinkTime(
+        report_tables.identity_of(row),
+        report_tables.time_spent_of(row),
+        row["incidents"] or 0,
+        _float_or_none(row["lag_critical"]),
+    )
 
 
 def _lag_critical() -> Column:
@@ -144,10 +147,7 @@ def timelines(tables: ReportTables, links: Sequence[LinkTime], *, slots: int) ->
     return tuple(
         model.Timeline(
             link.identity,
-            tuple(
-                model.TimelineSlot(number, TimeSpent(seconds))
-                for number, seconds in sorted(found.get(link.identity.key, {}).items())
-            ),
+            {slot: TimeSpent(seconds) for slot, seconds in sorted(found.get(link.identity.key, {}).items())},
         )
         for link in links
     )
@@ -169,7 +169,7 @@ def heat_map_of_edges(tables: ReportTables, edges: Sequence[model.ClusterEdge]) 
     """Pairs of clusters in the given order."""
     ends = ("upstream_cluster", "cluster")
     wanted = [(edge.source, edge.target) for edge in edges]
-    return _heat_map(tables, ends, [shortened(name) for name in ends], wanted, wanted)
+    return _heat_map(tables, ends, [report_tables.shortened(name) for name in ends], wanted, wanted)
 
 
 def heat_map_of_links(tables: ReportTables, links: Sequence[LinkTime]) -> model.HeatMap:
@@ -211,7 +211,7 @@ def _heat_map(
     pairs = [dict(zip(names, key, strict=True)) for key in wanted]
     keys = literal_table(tables.spark, pairs, ", ".join(f"{name} string" for name in names))
     same = [rows[name].eqNullSafe(keys[f"wanted_{name}"]) for name in by]
-    percent = (100.0 * availability_share()).alias("percent")
+    percent = (100.0 * report_tables.availability_share()).alias("percent")
     found = rows.join(fn.broadcast(keys), same, "left_semi").groupBy(*by, "period").agg(percent)
     cells: dict[tuple[Any, ...], dict[int, float | None]] = defaultdict(dict)
     known: dict[int, bool] = defaultdict(bool)
@@ -229,3 +229,51 @@ def _by_period(tables: ReportTables, by_unit: str) -> tuple[DataFrame, Column]:
         return tables.availability("hour"), fn.unix_micros("start")
     local = fn.date_trunc(by_unit, fn.col("date"))
     return tables.availability("day"), fn.unix_micros(fn.to_utc_timestamp(local, str(tables.zone)))
+
+
+def objective_results(tables: ReportTables, *, most: int) -> model.ObjectiveResults:
+    rows = tables.slo()
+    return model.ObjectiveResults(_results(rows), _worst_budgets(rows, most=most))
+
+
+def _results(rows: DataFrame) -> tuple[model.ObjectiveResult, ...]:
+    def whole(name: str) -> Column:
+        return fn.sum(fn.col(name).cast("decimal(30,6)")).cast("double")
+
+    bad_share = fn.try_divide(whole("bad"), whole("total"))
+    allowed = 1 - fn.col("target_percent") / 100
+    found = rows.groupBy("objective", "measured_by", "target_percent", "window_days").agg(
+        fn.count("consumed_percent").alias("links"),
+        fn.count_if(fn.col("consumed_percent") <= 100).alias("met"),
+        (100 - 100 * bad_share).alias("attained"),
+        bad_share.alias("bad_share"),
+        fn.count_if(_burning()).alias("burning"),
+        fn.max("seen_days").alias("seen_days"),
+        fn.avg("period_consumed_percent").alias("of_period"),
+    ).withColumn("consumed", 100 * fn.col("bad_share") / allowed)  # fmt: skip
+    return tuple(
+        model.ObjectiveResult(
+            row["objective"], row["measured_by"], row["target_percent"], row["window_days"], row["links"], row["met"],
+            row["attained"], row["consumed"], row["burning"], row["seen_days"] or 0.0, row["of_period"],
+        )
+        for row in found.orderBy("objective").collect()
+    )  # fmt: skip
+
+
+def _burning() -> Column:
+    above = ((fn.col(f"burn_{long}") > rate) & (fn.col(f"burn_{short}") > rate) for long, short, rate in ALARMS)
+    return fn.coalesce(reduce(operator.or_, above), fn.lit(False))
+
+
+def _worst_budgets(rows: DataFrame, *, most: int) -> tuple[model.BudgetUse, ...]:
+    columns = ("objective", "target_percent", "attained_percent", "consumed_percent")
+    burns = [f"burn_{name}" for name in BURNS]
+    found = rows.where("consumed_percent > 0").select(*report_tables.identity_columns(), *columns, *burns)
+    in_order = found.orderBy(fn.col("consumed_percent").desc(), *LINK, "objective").limit(most)
+    return tuple(
+        model.BudgetUse(
+            report_tables.identity_of(row), row["objective"], row["target_percent"], row["attained_percent"],
+            row["consumed_percent"], {name: row[f"burn_{name}"] for name in BURNS},
+        )
+        for row in in_order.collect()
+    )  # fmt: skip

@@ -69,21 +69,17 @@ def _by_outage(rows: DataFrame) -> DataFrame:
 def _repeated(by_outage: DataFrame) -> DataFrame:
     """Outages of the same links for the same reason, which are one line however often they came back."""
     of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("outage_name"))
-    return (
-        by_outage.withColumn("same", of)
-        .groupBy("scope", "same", "reason")
-        .agg(
-            *_first_link(),
-            fn.lit("down").alias("status"),
-            fn.first("outage_name").alias("disruption_name"),
-            *_whole_span(),
-            fn.max("links").alias("links"),
-            fn.count("of").alias("times"),
-            fn.sum("down").alias("seconds"),
-            fn.max(fn.col("until") - fn.col("begin")).alias("longest"),
-            fn.mode("error", True).alias("error"),
-        )
-    )
+    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason").agg(
+        *_first_link(),
+        fn.lit("down").alias("status"),
+        fn.first("outage_name").alias("disruption_name"),
+        *_whole_span(),
+        fn.max("links").alias("links"),
+        fn.count("of").alias("times"),
+        fn.sum("down").alias("seconds"),
+        fn.max(fn.col("until") - fn.col("begin")).alias("longest"),
+        fn.mode("error", True).alias("error"),
+    )  # fmt: skip
 
 
 def _degraded(tables: ReportTables) -> DataFrame:

@@ -175,17 +175,11 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineSlot:
-    """The status of one link in a part of the window."""
-
-    number: int
-    spent: TimeSpent
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
+    """The time of one link in each slot of the window, by the slot's number; in order, without slots without data."""
+
     identity: LinkIdentity
-    slots: tuple[TimelineSlot, ...]
+    slots: Mapping[int, TimeSpent]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings import availability, failures, objectives, traffic
+from agent.pipeline.findings import availability, failures, traffic
 from agent.pipeline.findings.model import LinkTime, ObjectiveResult, Outage, ReportFindings, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
@@ -67,7 +67,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: traffic.edges(tables, most=EDGES_SHOWN),
         lambda: failures.failures(tables, outages=OUTAGES_SHOWN, incidents=INCIDENTS_SHOWN),
         lambda: traffic.traffic(tables),
-        lambda: objectives.objective_results(tables, most=BUDGETS_SHOWN),
+        lambda: availability.objective_results(tables, most=BUDGETS_SHOWN),
         lambda: traffic.account(tables),
     )
     if not whole.links:

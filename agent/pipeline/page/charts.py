@@ -172,9 +172,9 @@ def graph(findings: ReportFindings) -> Markup:
         return section("clusters", "Clusters", nothing("No messages between clusters."))
     rest = findings.edges.count - len(edges)
     more = element("p", f"{plural(rest, 'quieter pair')} of clusters omitted.", class_="muted") if rest else None
-    drawn = element(
-        "div", element("div", _graph_legend(), _drawing(edges)), _pairs_table(edges), class_="beside-each-other"
-    )
+    heads = ("From → to", "Availability", "Links", "Messages")
+    pairs = table("From cluster to cluster", heads, map(_pair_row, edges), class_="numbers")
+    drawn = element("div", element("div", _graph_legend(), _drawing(edges)), pairs, class_="beside-each-other")
     note = "The width of an arrow shows its messages; its stroke shows how available its links were."
     return section("clusters", "Clusters", drawn, more, note=note)
 
@@ -234,11 +234,6 @@ def _box(name: str, x: int, y: float) -> Markup:
         element("rect", x=x + 0.5, y=y - _HIGH / 2, width=_BOX - 1, height=_HIGH, rx=5, class_="box"),
         element("text", shorten(name or formatting.UNREACHED, _LETTERS), x=x + _BOX / 2, y=y + 4, class_="label"),
     )
-
-
-def _pairs_table(edges: Sequence[ClusterEdge]) -> Markup:
-    heads = ("From → to", "Availability", "Links", "Messages")
-    return table("From cluster to cluster", heads, map(_pair_row, edges), class_="numbers")
 
 
 def _pair_row(edge: ClusterEdge) -> tuple[Child, ...]:

@@ -97,34 +97,24 @@ def timelines(findings: ReportFindings, calendar: Calendar) -> Markup:
     note = f"The least available links first. Each mark is {slot}; half a mark at the top: worse for a part of it."
     rest = findings.fleet.links - len(rows)
     more = element("p", f"{plural(rest, 'link')} more omitted, no worse than these.", class_="muted") if rest else None
-    return section(
-        "timelines",
-        "Timelines",
-        _legend(),
-        element("div", *rows, element("div", *_ticks(findings.window, calendar), class_="ticks"), class_="strips"),
-        more,
-        note=note,
-    )
+    ticks = element("div", *_ticks(findings.window, calendar), class_="ticks")
+    return section("timelines", "Timelines", _legend(), element("div", *rows, ticks, class_="strips"), more, note=note)
 
 
 def _legend() -> Markup:
-    size: dict[str, int | str] = {"viewBox": f"0 0 24 {_HEIGHT}", "width": 24, "height": _HEIGHT}
-    samples = {bucket: element("svg", _bar(0, 24, bucket), **size, aria_hidden="true") for bucket in _MEANS}
-    items = (element("li", samples[bucket], text) for bucket, text in _MEANS.items())
+    def sample(bucket: Bucket) -> Markup:
+        bar = _bar(0, 24, bucket)
+        return element("svg", bar, viewBox=f"0 0 24 {_HEIGHT}", width=24, height=_HEIGHT, aria_hidden="true")
+
+    items = (element("li", sample(bucket), text) for bucket, text in _MEANS.items())
     return element("ul", *items, class_="legend", aria_label="What marks mean")
 
 
 def _timeline(timeline: model.Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
     bars = (bar for run in _runs(timeline) for bar in _bars(*run, findings, calendar))
     spoken = f"{timeline.identity.name or timeline.identity.link}: {available} available"
-    drawing = element(
-        "svg",
-        *bars,
-        viewBox=f"0 0 {findings.slots} {_HEIGHT}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=spoken,
-    )
+    box = f"0 0 {findings.slots} {_HEIGHT}"
+    drawing = element("svg", *bars, viewBox=box, preserveAspectRatio="none", role="img", aria_label=spoken)
     name = element("p", formatting.link(timeline.identity), class_="who")
     number = element("p", available, class_="number")
     return element("div", name, number, drawing, class_="strip", id=formatting.anchor(timeline.identity))
@@ -132,15 +122,15 @@ def _timeline(timeline: model.Timeline, available: str, findings: ReportFindings
 
 def _runs(timeline: model.Timeline) -> Iterator[tuple[int, int, Look]]:
     """Adjacent slots that look the same are drawn as one."""
-    for look, slots in groupby(timeline.slots, key=_look):
-        numbers = [slot.number for slot in slots]
+    for look, slots in groupby(timeline.slots, key=lambda slot: _look(timeline.slots[slot])):
+        numbers = [*slots]
         yield numbers[0], numbers[-1] + 1, look
 
 
-def _look(slot: model.TimelineSlot) -> Look:
-    there = [bucket for bucket in _GRAVEST if slot.spent.of(bucket) > 0]
-    main = max(there, key=slot.spent.of)
-    noticed = [bucket for bucket in there if bucket == main or slot.spent.of(bucket) >= _BRIEF]
+def _look(spent: model.TimeSpent) -> Look:
+    there = [bucket for bucket in _GRAVEST if spent.of(bucket) > 0]
+    main = max(there, key=spent.of)
+    noticed = [bucket for bucket in there if bucket == main or spent.of(bucket) >= _BRIEF]
     return main, min(noticed, key=_GRAVEST.index)
 
 

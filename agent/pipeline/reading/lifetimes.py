@@ -60,28 +60,21 @@ def with_groups(own: DataFrame, *, into: str) -> DataFrame:
 
 def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
     after = fn.lead("begin").over(Window.partitionBy(*_AGENT).orderBy("life"))
-    deadline = fn.when(fn.col("stopped"), fn.col("last_line")).otherwise(
-        fn.col("last_line") + MISSED_HEARTBEATS * fn.col("interval")
-    )
+    missed = fn.col("last_line") + MISSED_HEARTBEATS * fn.col("interval")
+    deadline = fn.when(fn.col("stopped"), fn.col("last_line")).otherwise(missed)
     # The agent counts as alive until three heartbeats can have been missed.
     undecided = ~fn.col("stopped") & fn.col("after").isNull() & (fn.col("deadline") >= within.end)
-    return (
-        found.withColumns({"after": after, "deadline": deadline})
-        .withColumn(
-            "last", fn.when(undecided, fn.greatest("last_line", fn.lit(within.end))).otherwise(fn.col("last_line"))
-        )
-        .withColumn("until", fn.least("deadline", "after"))
-        .select(*_AGENT, "life", "run", "begin", "last", "last_line", "until", "interval")
-    )
+    last = fn.when(undecided, fn.greatest("last_line", fn.lit(within.end))).otherwise(fn.col("last_line"))
+    bounded = found.withColumns({"after": after, "deadline": deadline}).withColumn("last", last)
+    bounded = bounded.withColumn("until", fn.least("deadline", "after"))
+    return bounded.select(*_AGENT, "life", "run", "begin", "last", "last_line", "until", "interval")
 
 
 def with_lives(lines: DataFrame, found: DataFrame) -> DataFrame:
     """Lines on links with the life of the agent that wrote them; without one if the agent has no lines of its own."""
     on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
-    inside = (fn.col("ts") >= fn.col("begin")) & (
-        (fn.col("ts") < fn.col("until"))
-        | ((fn.col("ts") == fn.col("last_line")) & (fn.col("until") == fn.col("last_line")))
-    )
+    ts, until, last_line = fn.col("ts"), fn.col("until"), fn.col("last_line")
+    inside = (ts >= fn.col("begin")) & ((ts < until) | ((ts == last_line) & (until == last_line)))
     lives_of = found.withColumnsRenamed({name: f"its_{name}" for name in _AGENT})
     same = (fn.col("group") == fn.col("its_group")) & (fn.col("agent") == fn.col("its_agent"))
     return on_links.join(lives_of, same & inside, "left").drop("its_group", "its_agent")

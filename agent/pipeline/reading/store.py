@@ -38,6 +38,8 @@ class Store:
         self.spark = spark
         self.directory = directory
         self._roots = roots
+        self._settled_path = f"{directory}/settled"
+        self._ledger_path = f"{directory}/ledger.json"
         self.ledger = self._open_ledger()
 
     def catch_up(self) -> None:
@@ -160,14 +162,6 @@ class Store:
 
     def _path(self, number: int) -> str:
         return f"{self.directory}/{_BATCH}{number}"
-
-    @property
-    def _settled_path(self) -> str:
-        return f"{self.directory}/settled"
-
-    @property
-    def _ledger_path(self) -> str:
-        return f"{self.directory}/ledger.json"
 
 
 def _content() -> list[Column]:

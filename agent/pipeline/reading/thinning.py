@@ -51,19 +51,10 @@ def thin(lines: DataFrame) -> DataFrame:
         }
     )
     by_agent = Window.partitionBy("key")
-    absences = neighbours.withColumns(
-        {
-            "absences": fn.flatten(fn.collect_list(_absences()).over(by_agent)),
-            "has_own": fn.max(_is_own()).over(by_agent),
-        }
-    )
-    kept = absences.where(
-        _edge("before", "this")
-        | _edge("this", "after")
-        | _matters_by_itself()
-        | fn.col("rest.why").isNotNull()
-        | (~_is_own() & _near_an_absence())
-    )
+    absences = fn.flatten(fn.collect_list(_absences()).over(by_agent))
+    with_absences = neighbours.withColumns({"absences": absences, "has_own": fn.max(_is_own()).over(by_agent)})
+    changes = _edge("before", "this") | _edge("this", "after") | _matters_by_itself()
+    kept = with_absences.where(changes | fn.col("rest.why").isNotNull() | (~_is_own() & _near_an_absence()))
     first = fn.col("before").isNull()
     return kept.select(
         "this.*",

@@ -14,6 +14,10 @@ from agent.pipeline.schema import BUCKETS, CELL, LINK, LINK_ATTRIBUTES, MISSED_H
 from agent.pipeline.window import Bounds
 
 _REPORTER = ("group", "link", "agent")
+_REPORTED = ("agent", "reason", "error", "backlog")
+_LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
+"""Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
+critical: three sums for each status would be three times as many columns."""
 
 
 def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
@@ -64,19 +68,10 @@ def _joined_reports(reported: DataFrame) -> DataFrame:
     )
 
 
-_REPORTED = ("agent", "reason", "error", "backlog")
-_LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
-"""Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
-critical: three sums for each status would be three times as many columns."""
-
-
 def link_attributes(lines: DataFrame) -> DataFrame:
     """The other attributes of each link: the last reported ones."""
-    latest = [
-        fn.max_by(name, fn.when(fn.col(name).isNotNull(), fn.struct("ts", "seq", name))).alias(name)
-        for name in LINK_ATTRIBUTES
-    ]
-    return lines.groupBy(*LINK).agg(*latest)
+    latest = {name: fn.when(fn.col(name).isNotNull(), fn.struct("ts", "seq", name)) for name in LINK_ATTRIBUTES}
+    return lines.groupBy(*LINK).agg(*(fn.max_by(name, order).alias(name) for name, order in latest.items()))
 
 
 def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
@@ -89,18 +84,13 @@ def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame
         | {f"{status}_reported": fn.last(f"{status}_reported", ignorenulls=True).over(by_time) for status in BUCKETS}
         | {"end": fn.lead("at").over(by_time)}
     )
-    status = _first([(fn.col(f"{name}_count") > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
-    reported = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
-    best = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_count")) for name in BUCKETS], fn.lit(0))
+    counts = {name: fn.col(f"{name}_count") for name in BUCKETS}
+    status = _first([(counts[name] > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
+    reported = _first([(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
+    best = _first([(counts[name] > 0, counts[name]) for name in BUCKETS], fn.lit(0))
     critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
-    pieces = states.where(fn.col("end").isNotNull()).select(
-        *LINK,
-        fn.col("at").alias("start"),
-        "end",
-        status.alias("status"),
-        reported.alias("reported"),
-        critical.alias("critical"),
-    )
+    found = (status.alias("status"), reported.alias("reported"), critical.alias("critical"))
+    pieces = states.where(fn.col("end").isNotNull()).select(*LINK, fn.col("at").alias("start"), "end", *found)
     return _merged_pieces(pieces)
 
 
@@ -115,24 +105,17 @@ def _changes(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     )
     changes = cut.select(*LINK, fn.inline(both), "status", "lag_is_critical", fn.struct(*_REPORTED).alias("reported"))
     edges = links.select(*LINK, fn.explode(fn.array(fn.lit(within.start), fn.lit(within.end))).alias("at"))
-    return (
-        changes.unionByName(edges, allowMissingColumns=True)
-        .groupBy(*LINK, "at")
-        .agg(
-            *(_change(status).alias(f"{status}_change") for status in BUCKETS),
-            *(fn.max(_begun(status)).alias(f"{status}_reported") for status in BUCKETS),
-        )
-    )
+    begun = {status: (fn.col("status") == status) & (fn.col("change") > 0) for status in BUCKETS}
+    return changes.unionByName(edges, allowMissingColumns=True).groupBy(*LINK, "at").agg(
+        *(_change(status).alias(f"{status}_change") for status in BUCKETS),
+        *(fn.max(fn.when(begun[status], fn.col("reported"))).alias(f"{status}_reported") for status in BUCKETS),
+    )  # fmt: skip
 
 
 def _change(status: str) -> Column:
     of_lag = fn.when(fn.col("lag_is_critical"), _LAG_KNOWN + _LAG_CRITICAL).when(~fn.col("lag_is_critical"), _LAG_KNOWN)
     weight = 1 + fn.coalesce(of_lag, fn.lit(0))
     return fn.sum(fn.when(fn.col("status") == status, fn.col("change") * weight).otherwise(0))
-
-
-def _begun(status: str) -> Column:
-    return fn.when((fn.col("status") == status) & (fn.col("change") > 0), fn.col("reported"))
 
 
 def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
@@ -143,9 +126,9 @@ def _merged_pieces(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
     known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
-    bucket = _first(
-        [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()], fn.lit(Bucket.UNKNOWN)
-    )
+    cases = [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()]
+    bucket = _first(cases, fn.lit(Bucket.UNKNOWN))
+    details = ("reported.agent", "reported.reason", "reported.error")
     return (
         pieces.withColumn("changed", changed.cast("int"))
         .withColumn("number", fn.sum("changed").over(by_time))
@@ -157,16 +140,5 @@ def _merged_pieces(pieces: DataFrame) -> DataFrame:
             fn.max("reported.backlog").alias("backlog"),
             fn.collect_list(fn.when(known, fn.struct("start", "end", "critical"))).alias("lags"),
         )
-        .select(
-            *LINK,
-            "start",
-            "end",
-            bucket.alias("bucket"),
-            "status",
-            "reported.agent",
-            "reported.reason",
-            "reported.error",
-            "backlog",
-            "lags",
-        )
+        .select(*LINK, "start", "end", bucket.alias("bucket"), "status", *details, "backlog", "lags")
     )

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, ViewportSize
 from agent.pipeline.findings.model import ReportFindings
 from agent.pipeline.page.document import page as made
 from tests.integration.page.measures import check_accessible
-from tests.pipeline.page.found import DAY, HOUR, findings
+from tests.pipeline.page.sample_findings import DAY, HOUR, findings
 
 PHONE: Final[ViewportSize] = {"width": 360, "height": 740}
 DESK: Final[ViewportSize] = {"width": 1280, "height": 900}

@@ -9,7 +9,7 @@ import pytest
 from agent.pipeline.findings.model import Fleet, ReportFindings, TimeSpent
 from agent.pipeline.findings.publish import summary
 from tests.acceptance.command import ROOT
-from tests.pipeline.page.found import HOUR, findings
+from tests.pipeline.page.sample_findings import HOUR, findings
 
 SCHEMA = json.loads((ROOT / "docs/summary.schema.json").read_text())
 NOTHING = ReportFindings(

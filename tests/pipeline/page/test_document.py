@@ -20,7 +20,7 @@ from agent.pipeline.page.document import page
 from agent.pipeline.page.formatting import HARD, TO
 from agent.pipeline.schema import SECOND, Bucket
 from agent.pipeline.window import Bounds
-from tests.pipeline.page.found import DAY, HOUR, findings
+from tests.pipeline.page.sample_findings import DAY, HOUR, findings
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "x" * 400, "", "\x00", "'")
 _VOID = {"meta", "link", "br"}

@@ -25,7 +25,6 @@ from agent.pipeline.findings.model import (
     Percentiles,
     ReportFindings,
     Timeline,
-    TimelineSlot,
     TimeSpent,
     Traffic,
     TrafficStep,
@@ -83,13 +82,13 @@ def link_time(one: LinkIdentity, at: int, window: Bounds) -> LinkTime:
 
 
 def strip(link: LinkTime, chance: random.Random) -> Timeline:
-    slots, status = [], Bucket.UP
+    slots, status = dict[int, TimeSpent](), Bucket.UP
     for number in range(SLOTS):
         if chance.random() < 0.08 or status is not Bucket.UP:
             status = chance.choice([Bucket.UP, *Bucket])
         seconds = {status: 90.0} | ({Bucket.DOWN: 10.0} if chance.random() < 0.02 else {})
-        slots.append(TimelineSlot(number, TimeSpent(seconds)))
-    return Timeline(link.identity, tuple(slots))
+        slots[number] = TimeSpent(seconds)
+    return Timeline(link.identity, slots)
 
 
 def failures(those: list[LinkIdentity], window: Bounds) -> Failures:
