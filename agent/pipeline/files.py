@@ -139,7 +139,7 @@ def exists(spark: SparkSession, path: str) -> bool:
 
 
 def is_local(spark: SparkSession, path: str) -> bool:
-    """Whether Spark finds it among the files of this machine: a path without a scheme may be on a cluster's."""
+    """True if Spark finds it among the files of this machine: a path without a scheme may be on a cluster's."""
     return bool(_system(spark, path).getUri().getScheme() == "file")
 
 

@@ -54,7 +54,7 @@ EXPECTED: Final = (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
 """While a link is in one of these, messages should flow."""
 
 UPSTREAM_COUNTERS: Final = ("looks", "entered", "acknowledged", "settled", "settled_again")
-"""What the upstream's HTTP API counted, and the link beside it; `looks` is how often that could be compared."""
+"""Counts of the upstream's HTTP API, and of the link beside it; `looks` is how often that could be compared."""
 COUNTERS: Final = (
     *("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back"),
     *UPSTREAM_COUNTERS,

@@ -42,7 +42,7 @@ class TimeSpent:
 
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
-    """What identifies a link to people; very long names are cut."""
+    """The names that identify a link; very long ones are cut."""
 
     group: str | None
     link: str | None

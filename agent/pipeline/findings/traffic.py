@@ -1,4 +1,4 @@
-"""Messages: over time, from cluster to cluster, and whether every one is accounted for."""
+"""Messages: over time, from cluster to cluster, and how many are not accounted for."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _SUMS: Final = ("taken", "entered", "expired", "repeated", "unexplained", "unexp
 
 
 def account(tables: ReportTables) -> model.MessageAccount:
-    """What is too much in one place doesn't make up for what is missing in another: both are unexplained."""
+    """Too many in one place don't make up for those missing in another: both are unexplained."""
     unexplained = fn.coalesce(fn.abs("unexplained_upstream"), fn.lit(0)) + fn.coalesce("uncounted", fn.lit(0))
     by_link = tables.account().groupBy(*LINK).agg(
         *(_sum_or_0(fn.col(name)).alias(name) for name in ("taken", "entered", "expired", "repeated")),

@@ -1,4 +1,4 @@
-"""When each agent was alive, according to its own lines, and which of its lives a line belongs to."""
+"""The lives of each agent, according to its own lines; and the life that a line on a link belongs to."""
 
 from __future__ import annotations
 

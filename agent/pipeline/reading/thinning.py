@@ -73,8 +73,8 @@ def _is_own() -> Column:
 
 
 def _absences() -> Column:
-    """When the agent may have been away, as known from one of its own lines: lives begin and end there. An agent that
-    doesn't know its group is in the partition of all groups, so such a line counts by itself."""
+    """The times in which the agent may have been away, as one of its own lines shows: lives begin and end there. An
+    agent that doesn't know its group is in the partition of all groups, so such a line counts by itself."""
     this, before, after, group = fn.col("this"), fn.col("before"), fn.col("after"), fn.col("rest")["group"]
     start = fn.col("rest")["cell"] * CELL
     patience = MISSED_HEARTBEATS * fn.coalesce(this["interval"], fn.lit(0))

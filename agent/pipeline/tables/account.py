@@ -1,4 +1,4 @@
-"""What became of every message that a link took, by hour and by day; what doesn't add up is a column of its own.
+"""The account of every message that a link took, by hour and by day; what doesn't add up is a column of its own.
 
 Where the upstream's HTTP API is known, also of every message that entered the link's queue.
 """

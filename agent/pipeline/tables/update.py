@@ -60,8 +60,8 @@ class Dates:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a run makes: the window from `since` on, which is the start of a date of the time zone, of the `wanted`
-    dates. `before` are the tables of earlier dates, if all of them exist.
+    """The part that a run makes: the window from `since` on, which is the start of a date of the time zone, of the
+    `wanted` dates. `before` are the tables of earlier dates, if all of them exist.
     """
 
     within: Bounds
