@@ -52,9 +52,14 @@ def _has_lines(spark: SparkSession, path: str) -> bool:
         raise CannotStartError(f"--input {path}: can't be read: {_reason(error)}") from error
 
 
+def escaped(path: str) -> str:
+    """Spark interprets paths as patterns; this one stands for the path alone."""
+    return _WILD.sub(r"\\\1", path)
+
+
 def literal_path(spark: SparkSession, path: str) -> str:
-    """A path that exists is no pattern, whatever characters it has; Spark interprets paths as patterns."""
-    return _WILD.sub(r"\\\1", path) if _WILD.search(path) and exists(spark, path) else path
+    """A path that exists is no pattern, whatever characters it has."""
+    return escaped(path) if _WILD.search(path) and exists(spark, path) else path
 
 
 def _ends_in_lines(names: Any) -> bool:

@@ -35,7 +35,7 @@ Watch = Callable[[SparkSession], AbstractContextManager[object]]
 
 
 def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
-    """Starts Spark, or joins the one that it was submitted to. Whatever prevents the report is a `CannotStartError`."""
+    """Starts Spark, or joins the one that it was submitted to. Whatever prevents the report is an error in one line."""
     check_objectives(options)
     with only_writer(options.output):
         try:

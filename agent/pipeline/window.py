@@ -23,7 +23,7 @@ _STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """From `start` to `end`, which is exclusive."""
+    """From one instant to another."""
 
     start: int
     end: int

@@ -133,7 +133,7 @@ def test_paths_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> N
     files.check_inputs(spark, [str(odd)])
     [found] = finished_files(spark, [str(odd)])
     assert found.path.endswith(file.name)
-    assert parsing.read(spark, [found.pattern]).count() == 2
+    assert parsing.read(spark, [files.escaped(found.path)]).count() == 2
 
 
 def test_the_reason_of_sparks_errors_is_one_line(spark: SparkSession, tmp_path: Path) -> None:

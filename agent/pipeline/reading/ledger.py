@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -16,7 +15,6 @@ LAYOUT: Final = 5
 """The version of the data kept between runs; another version is not read but rebuilt."""
 COMPACT_FROM: Final = 8  # batches; so a line is written again once for each factor of eight
 COMPACT_TO: Final = 4_000_000  # kept lines of one batch
-_WILD: Final = re.compile(r"([\[\]{}*?\\])")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,11 +24,6 @@ class InputFile:
     path: str
     length: int
     modified: int
-
-    @property
-    def pattern(self) -> str:
-        """Escapes a path, because Spark interprets paths as patterns."""
-        return _WILD.sub(r"\\\1", self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class Store:
         number = self._unused_number()
         observed = Observation()
         with settings_for_reading(self.spark, size=sum(file.length for file in wanted)):
-            lines = parsing.read(self.spark, [file.pattern for file in sorted(wanted)])
+            lines = parsing.read(self.spark, [files.escaped(file.path) for file in sorted(wanted)])
             thinning.thin(lines).observe(observed, *_content()).write.parquet(self._path(number))
         return Batch(number, frozenset(wanted), Content(**observed.get))
 
