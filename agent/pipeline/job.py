@@ -130,8 +130,9 @@ def _fingerprint(options: Options, objectives: Sequence[Objective]) -> str:
 
 
 def follow(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """A run for each set of new files. It ends when all existing files have been read, if `every` is None; otherwise
-    never. An interrupted step is repeated, and files that are in the ledger are not read again.
+    """A run for each set of new files: Structured Streaming triggers it, and the store knows what is new. It ends when
+    all existing files have been read, if `every` is None; otherwise never. An interrupted step is repeated, and files
+    that are in the ledger are not read again.
     """
     # Data from other directories is discarded together with the checkpoint beside it.
     Store(spark, f"{options.output}/{STORE}", options.inputs)

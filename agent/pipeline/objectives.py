@@ -184,7 +184,7 @@ class _OpenSLODocument:
 
 
 def _openslo_entry(root: yaml.Node, *, source: str) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-    """The objective as our own YAML would have it, by name."""
+    """The objective as our own YAML would have it, by name. What the report can't judge is an error with its place."""
     document = _OpenSLODocument(source)
     fields = document.fields(root, _TOP_LEVEL, root)
     kind = fields.get("kind")
@@ -260,7 +260,8 @@ def _number(node: yaml.Node | None) -> float | None:
 
 
 def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *, source: str) -> str:
-    """A file of rules; `bounds` are those of the histogram of transfer times."""
+    """A file of rules that record the shares of the table `slo` as they happen, and of alerts where a budget is used up
+    too fast. `bounds` are those of the histogram of transfer times."""
     rules = [*_time_rules()] if any(one.kind is ObjectiveKind.TIME for one in objectives) else []
     for one in objectives:
         if one.kind is ObjectiveKind.MESSAGES:

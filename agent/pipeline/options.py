@@ -125,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", required=True, metavar="DIR", help="Directory for tables, report.html and summary.json.")
     add("--master", metavar="URL", help="Spark master; local[*] if none is given or configured.")
     when = "Start of the window: a date in the time zone, or RFC 3339."
-    add("--from", dest="start", type=_moment, metavar="TIME", help=when)
-    add("--to", dest="end", type=_moment, metavar="TIME", help="End of the window (exclusive), likewise.")
+    add("--from", dest="start", type=_date_or_time, metavar="TIME", help=when)
+    add("--to", dest="end", type=_date_or_time, metavar="TIME", help="End of the window (exclusive), likewise.")
     period = "Instead of --from and --to: the last whole day, week from Monday, or month, in the time zone."
     add("--period", choices=(_YESTERDAY, _LAST_WEEK, _LAST_MONTH), help=period)
     zone = "Time zone of days and hours; UTC by default."
@@ -152,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _moment(text: str) -> datetime:
+def _date_or_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:

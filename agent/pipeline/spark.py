@@ -58,8 +58,8 @@ def session(master: str | None) -> SparkSession:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A Java that is started inside writes its standard error to a file without a name; it is shown if starting
-    fails, because then it has the reason."""
+    """Keeps what Java and Spark print away from the report's own lines. A Java that is started inside writes its
+    standard error to a file without a name; it is shown if starting fails, because then it has the reason."""
     sys.stderr.flush()
     own = os.dup(2)
     with tempfile.TemporaryFile() as aside:

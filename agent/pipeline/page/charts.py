@@ -167,6 +167,7 @@ _MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "le
 
 
 def graph(findings: ReportFindings) -> Markup:
+    """Upstream clusters on the left, downstream ones on the right; a cluster that is both is on both sides."""
     edges = findings.edges.busiest
     if not edges:
         return section("clusters", "Clusters", nothing("No messages between clusters."))

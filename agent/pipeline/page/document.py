@@ -46,7 +46,7 @@ def _head() -> tuple[Markup, ...]:
 
 def _header(findings: ReportFindings, calendar: Calendar) -> Markup:
     window = findings.window
-    text = f"{calendar.whole(window.start)} {TO} {calendar.whole(window.end)}"
+    text = f"{calendar.date_and_time(window.start)} {TO} {calendar.date_and_time(window.end)}"
     return element(
         "header",
         element("h1", "Federation report"),

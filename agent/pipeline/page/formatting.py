@@ -129,11 +129,11 @@ class Calendar:
     def at(self, moment: int) -> datetime:
         return instant(moment).astimezone(self.zone)
 
-    def moment(self, moment: int) -> str:
+    def day_and_time(self, moment: int) -> str:
         at = self.at(moment)
         return f"{at.day} {at:%b %H:%M}"
 
-    def whole(self, moment: int) -> str:
+    def date_and_time(self, moment: int) -> str:
         at = self.at(moment)
         return f"{at.day} {at:%b %Y %H:%M %Z}"
 

@@ -72,6 +72,7 @@ def _group_key(number: int) -> str:
 
 _HEIGHT: Final = 20
 _TALL: Final = {Bucket.DOWN: 20, Bucket.DEGRADED: 14, Bucket.UP: 6, Bucket.PAUSED: 6, Bucket.UNKNOWN: 2}
+"""Worse states are taller, so that they are visible without colours."""
 _GRAVEST: Final = (Bucket.DOWN, Bucket.DEGRADED, Bucket.PAUSED, Bucket.UNKNOWN, Bucket.UP)
 _MEANS: Final = {
     Bucket.UP: "up",
@@ -184,7 +185,7 @@ def _heat_map(heat: model.HeatMap, calendar: Calendar) -> Markup:
 def _heat_head(period: int, unit: str, calendar: Calendar) -> Markup:
     at = calendar.at(period)
     if unit == "hour":
-        return element("span", f"{at:%H}", title=calendar.moment(period))
+        return element("span", f"{at:%H}", title=calendar.day_and_time(period))
     if unit in ("month", "year"):
         return element("span", f"{at:%b}" if unit == "month" else f"{at:%Y}", title=f"{at:%B %Y}")
     is_first = at.day <= (7 if unit == "week" else 1)

@@ -49,7 +49,8 @@ def _attribute(name: str, value: Attribute) -> str:
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[Child]], *, class_: str = "") -> Markup:
-    """The first cell of a row is its header."""
+    """A table that remains one for a screen reader if a narrow window stacks its cells. The first cell of a row is its
+    header."""
     head = element("tr", *(element("th", text, scope="col", role="columnheader") for text in heads), role="row")
     body = (_table_row(heads, cells) for cells in rows)
     return element(

@@ -181,7 +181,7 @@ def _sentence(disruption: Disruption, calendar: Calendar, with_timeline: Collect
     """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down for 29 min, connection refused.`"""
     when = f"{calendar.span(disruption.span)} {calendar.at(disruption.span.start):%Z}"
     if disruption.open:
-        when = f"since {calendar.moment(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
+        when = f"since {calendar.day_and_time(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
     if disruption.status == model.BEHIND:
         text = f" further behind than lag-critical for {_in_all(disruption.seconds, disruption.links)} in all."
         return join(element("b", when), ": ", _who(disruption, with_timeline), text)

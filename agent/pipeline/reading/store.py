@@ -196,7 +196,7 @@ def _extents(lines: DataFrame) -> DataFrame:
 
 
 def finished_files(spark: SparkSession, directories: Sequence[str]) -> frozenset[InputFile]:
-    """Names only: the contents of files are not read here."""
+    """The files that agents have finished, by name; unfinished ones end in `.part`."""
     found = _finished_files(spark.read).load([files.literal_path(spark, directory) for directory in directories])
     rows = found.select("path", "length", fn.unix_micros("modificationTime")).collect()
     return frozenset(InputFile(*row) for row in rows)

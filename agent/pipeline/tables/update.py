@@ -40,7 +40,7 @@ _HALF_WRITTEN = ".spark-staging-"
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """From `first` to `last`, if bounded, and additional ones."""
+    """From `first` to `last`, if bounded, and additional ones. Every run makes rows without a date."""
 
     first: date | None = None
     last: date | None = None
@@ -125,6 +125,7 @@ def write_tables(store: Store, options: Options, objectives: Sequence[Objective]
 
 
 def _write_good(store: Store, options: Options, objectives: Sequence[Objective], extent: Extent, cache: Cache) -> None:
+    """Tables that others depend on come first."""
     spark, within, lines = store.spark, extent.within, store.lines(extent.since)
     hours = cache(hour_table(spark, within, options.zone))
     links = cache(link_attributes(lines.where(fn.col("link").isNotNull())))

@@ -99,7 +99,7 @@ def test_spans_tell_a_day_once_and_seconds_where_they_matter() -> None:
     assert told((11, 3, 13, 2), (11, 3, 13, 31)) == f"3 Nov 14:02{formatting.TO}14:31"
     assert told((11, 3, 22, 2), (11, 3, 23, 1)) == f"3 Nov 23:02{formatting.TO}4 Nov 00:01"
     assert told((11, 3, 13, 2, 5), (11, 3, 13, 2, 50)) == f"3 Nov 14:02:05{formatting.TO}14:02:50"
-    assert calendar.whole(micros(datetime(2026, 7, 1, tzinfo=UTC))) == "1 Jul 2026 02:00 CEST"
+    assert calendar.date_and_time(micros(datetime(2026, 7, 1, tzinfo=UTC))) == "1 Jul 2026 02:00 CEST"
 
 
 def test_long_names_are_cut_and_still_told() -> None:
