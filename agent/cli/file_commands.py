@@ -49,15 +49,14 @@ def objectives(
 ) -> int:
     """Print rules that watch objectives as they happen."""
     from agent.amqp.data.publish_tracker import TRANSFER_BOUNDS
-    from agent.pipeline.rules import prometheus
-    from agent.pipeline.tables.objectives import parse_objectives
+    from agent.pipeline.objectives import parse_objectives, prometheus_rules
 
     del format_  # there is one
     try:
         text = _read(file, MAX_OBJECTIVES, Place(str(file))).decode()
     except UnicodeDecodeError as error:
         raise ConfigurationError([Problem(Place(str(file)), "not UTF-8")]) from error
-    rules = prometheus(parse_objectives(text, source=str(file)), TRANSFER_BOUNDS, source=str(file))
+    rules = prometheus_rules(parse_objectives(text, source=str(file)), TRANSFER_BOUNDS, source=str(file))
     output.say(output.Ready(rules.rstrip("\n")))
     return OK
 

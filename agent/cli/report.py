@@ -117,7 +117,7 @@ def watching(look: Callable[[], None]) -> Iterator[None]:
 
 def progress_of(spark: SparkSession) -> tuple[str, int, int]:
     """The current step, and how many of the tasks of its active stages are done."""
-    from agent.pipeline.spark.steps import STEPS
+    from agent.pipeline.spark import STEPS
 
     tracker = spark.sparkContext.statusTracker()
     active = set(tracker.getActiveJobsIds())

@@ -17,8 +17,8 @@ class OptionError(AgentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What the page is about; `*` stands for any text. The tables hold all links."""
+class LinkFilter:
+    """The links that the page is about; `*` stands for any text. The tables hold all links."""
 
     links: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Chosen:
         return "; ".join(f"{name} {', '.join(patterns)}" for name, patterns in named if patterns)
 
 
-USUAL_KEEP: Final = 2  # so that who reads while a run ends can go on
+USUAL_KEEP: Final = 2  # so that readers can go on while a run ends
 MOST_KEPT: Final = 10_000
 
 
@@ -50,7 +50,7 @@ class Options:
     format: str = "text"
     streaming: bool = False
     every: timedelta | None = None
-    chosen: Chosen = field(default_factory=Chosen)
+    link_filter: LinkFilter = field(default_factory=LinkFilter)
     csv: bool = False
     keep: int = USUAL_KEEP
 
@@ -60,17 +60,12 @@ class Options:
         return self.start is None and self.end is None
 
 
-@dataclass(frozen=True, slots=True)
-class _Trigger:
-    every: timedelta | None
-
-
 _YESTERDAY, _LAST_WEEK, _LAST_MONTH = "yesterday", "last-week", "last-month"
 _AVAILABLE_NOW = "available-now"
 _USUAL_TRIGGER = timedelta(seconds=60)
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise OptionError(f"report: {message} (see --help)")
 
@@ -82,26 +77,29 @@ def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
             raise OptionError("report: --period is instead of --from and --to")
         today = (now or datetime.now(UTC)).astimezone(given.timezone).date()
         given.start, given.end = (datetime.combine(day, time()) for day in _period(given.period, today))
-    start, end = (_placed(moment, given.timezone) for moment in (given.start, given.end))
+    # A time without an offset is in the time zone; a date's tables are replaced as a whole.
+    start, end = (
+        at if at is None or at.tzinfo else at.replace(tzinfo=given.timezone) for at in (given.start, given.end)
+    )
     if start and end and start >= end:
         raise OptionError("report: --from has to be before --to")
-    if given.trigger and not given.streaming:
+    if given.trigger is not None and not given.streaming:
         raise OptionError("report: --trigger needs --streaming")
     return Options(
-        tuple(directory for group in given.input for directory in group),
-        given.output.rstrip("/"),
-        given.master,
-        start,
-        end,
-        given.timezone,
-        timedelta(seconds=given.merge_gap),
-        given.objectives,
-        given.format,
-        given.streaming,
-        _USUAL_TRIGGER if given.trigger is None else given.trigger.every,
-        Chosen(tuple(given.link), tuple(given.upstream), tuple(given.group)),
-        given.csv,
-        given.keep,
+        inputs=tuple(directory for group in given.input for directory in group),
+        output=given.output.rstrip("/"),
+        master=given.master,
+        start=start,
+        end=end,
+        zone=given.timezone,
+        merge_gap=timedelta(seconds=given.merge_gap),
+        objectives=given.objectives,
+        format=given.format,
+        streaming=given.streaming,
+        every=(_USUAL_TRIGGER if given.trigger is None else given.trigger) or None,  # None for `available-now`
+        link_filter=LinkFilter(tuple(given.link), tuple(given.upstream), tuple(given.group)),
+        csv=given.csv,
+        keep=given.keep,
     )
 
 
@@ -117,7 +115,7 @@ def _period(name: str, today: date) -> tuple[date, date]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = _ArgumentParser(
         prog="federation-agent report",
         description="Turn status exports into tables of availability, traffic, incidents, objectives and edges.",
         epilog="Examples: federation-agent report --input var/status --output var/report --period yesterday",
@@ -126,33 +124,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Directories that agents export to.")
     add("--output", required=True, metavar="DIR", help="Directory for tables, report.html and summary.json.")
     add("--master", metavar="URL", help="Spark master; local[*] if none is given or configured.")
-    add(
-        "--from",
-        dest="start",
-        type=_moment,
-        metavar="TIME",
-        help="Start of the window: a date in the time zone, or RFC 3339.",
-    )
-    add("--to", dest="end", type=_moment, metavar="TIME", help="End of the window (exclusive), likewise.")
-    add(
-        "--period",
-        choices=(_YESTERDAY, _LAST_WEEK, _LAST_MONTH),
-        help="Instead of --from and --to: the last whole day, week from Monday, or month, in the time zone.",
-    )
-    add(
-        "--timezone",
-        type=_zone,
-        default=ZoneInfo("UTC"),
-        metavar="ZONE",
-        help="Time zone of days and hours; UTC by default.",
-    )
-    add(
-        "--merge-gap",
-        type=_gap,
-        default=60.0,
-        metavar="SECONDS",
-        help="Outages at most this far apart are one; 60 by default.",
-    )
+    when = "Start of the window: a date in the time zone, or RFC 3339."
+    add("--from", dest="start", type=_date_or_time, metavar="TIME", help=when)
+    add("--to", dest="end", type=_date_or_time, metavar="TIME", help="End of the window (exclusive), likewise.")
+    period = "Instead of --from and --to: the last whole day, week from Monday, or month, in the time zone."
+    add("--period", choices=(_YESTERDAY, _LAST_WEEK, _LAST_MONTH), help=period)
+    zone = "Time zone of days and hours; UTC by default."
+    add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help=zone)
+    gap = "Outages at most this far apart are one; 60 by default."
+    add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help=gap)
     add("--objectives", metavar="FILE", help="Objectives in YAML; without it, 99.9 %% of the time in 30 days.")
     for name, what in (
         ("link", "links with this id, name or vhost/name"),
@@ -164,29 +144,19 @@ def _parser() -> argparse.ArgumentParser:
             help=f"The page and summary.json are about {what} only; * stands for any text, and it can be repeated.",
         )  # fmt: skip
     add("--csv", action="store_true", help="Also write availability.csv, by day, and incidents.csv beside the page.")
-    add(
-        "--keep",
-        type=_count,
-        default=USUAL_KEEP,
-        metavar="N",
-        help="How many runs stay in _versions, the visible one included; 2 by default.",
-    )
+    keep = "How many runs stay in _versions, the visible one included; 2 by default."
+    add("--keep", type=_count, default=USUAL_KEEP, metavar="N", help=keep)
     add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
     add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")
     return parser
 
 
-def _moment(text: str) -> datetime:
+def _date_or_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from error
-
-
-def _placed(moment: datetime | None, zone: ZoneInfo) -> datetime | None:
-    """A time without an offset is in the time zone; a date's tables are replaced as a whole."""
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=zone)
 
 
 def _zone(text: str) -> ZoneInfo:
@@ -196,13 +166,14 @@ def _zone(text: str) -> ZoneInfo:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time zone; write for example Europe/Berlin") from error
 
 
-def _trigger(text: str) -> _Trigger:
+def _trigger(text: str) -> timedelta:
+    """Zero for `available-now`."""
     if text == _AVAILABLE_NOW:
-        return _Trigger(None)
+        return timedelta()
     seconds = _gap(text)
     if seconds < 1:
         raise argparse.ArgumentTypeError(f"give seconds, at least 1, or {_AVAILABLE_NOW}")
-    return _Trigger(timedelta(seconds=seconds))
+    return timedelta(seconds=seconds)
 
 
 def _count(text: str) -> int:

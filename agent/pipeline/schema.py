@@ -14,6 +14,15 @@ are made anew."""
 SECOND: Final = 1_000_000
 CELL: Final = 300 * SECOND
 """Five minutes: the interval of `traffic`, and of the thinning of lines."""
+DAY: Final = 24 * 3600 * SECOND // CELL
+"""Cells of a day in UTC."""
+
+MISSED_HEARTBEATS: Final = 3
+"""An agent that missed this many is dead."""
+USUAL_INTERVAL: Final = 10 * SECOND
+"""The sample interval of agents that never reported theirs."""
+NAMELESS: Final = 24 * 3600 * SECOND
+"""An agent that doesn't reach its cluster for longer is not assigned to its group before."""
 
 BROKEN_LINE: Final = "broken_line"
 
@@ -45,12 +54,12 @@ EXPECTED: Final = (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
 """While a link is in one of these, messages should flow."""
 
 UPSTREAM_COUNTERS: Final = ("looks", "entered", "acknowledged", "settled", "settled_again")
-"""What the upstream's HTTP API counted, and the link beside it; `looks` is how often that could be compared."""
+"""Counts of the upstream's HTTP API, and of the link beside it; `looks` is how often that could be compared."""
 COUNTERS: Final = (
     *("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back"),
     *UPSTREAM_COUNTERS,
 )
-TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
+LINK_ATTRIBUTES: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
 
 _JSON_TYPES: Final[dict[FieldType, str]] = {
@@ -76,38 +85,39 @@ KEPT_LINES: Final = ", ".join(
         *(f"{counter} bigint" for counter in COUNTERS),
         "why string, line string, file string, schema bigint, `group` string, agent string, link string, cell bigint",
         "reason string, error string",
-        *(f"{trait} string" for trait in TRAITS),
+        *(f"{trait} string" for trait in LINK_ATTRIBUTES),
         f"unsettled bigint, growth bigint, waiting bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
         "cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
     ]
 )
-"""The lines kept between runs. Batches of an earlier version lack the columns that were added since: those are null."""
+"""The lines kept between runs. Batches of an earlier version lack the columns that were added since: those are null.
+So a column keeps its name: `told_in` is the run of the agent whose own line this is."""
 
-_WHICH: Final = "`group` string, link string, " + ", ".join(f"`{trait}` string" for trait in TRAITS)
+_LINK_COLUMNS: Final = "`group` string, link string, " + ", ".join(f"`{trait}` string" for trait in LINK_ATTRIBUTES)
 _BUCKET_SECONDS: Final = ", ".join(f"{bucket}_seconds decimal(18,6)" for bucket in Bucket)
 
 TABLES: Final[dict[str, str]] = {
-    "intervals": f"{_WHICH}, start timestamp, `end` timestamp, seconds decimal(18,6), bucket string, status string, "
-    "agent string, reason string, error string, date date",
-    "availability": f"{_WHICH}, period string, start timestamp, `end` timestamp, {_BUCKET_SECONDS}, "
+    "intervals": f"{_LINK_COLUMNS}, start timestamp, `end` timestamp, seconds decimal(18,6), bucket string, "
+    "status string, agent string, reason string, error string, date date",
+    "availability": f"{_LINK_COLUMNS}, period string, start timestamp, `end` timestamp, {_BUCKET_SECONDS}, "
     "availability_percent double, availability_with_pauses_percent double, coverage_percent double, "
     "transitions bigint, incidents bigint, mttr_seconds decimal(18,6), mtbf_seconds decimal(18,6), "
     "outage_median_seconds decimal(18,6), outage_p90_seconds decimal(18,6), outage_max_seconds decimal(18,6), "
     "lag_critical_seconds decimal(18,6), date date",
-    "traffic": f"{_WHICH}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
+    "traffic": f"{_LINK_COLUMNS}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
     "dropped bigint, quarantined bigint, returned bigint, transfer_p50_seconds double, transfer_p95_seconds double, "
     "transfer_p99_seconds double, transfer_le array<double>, transfer_counts array<bigint>, peak_backlog bigint, "
     "date date",
-    "incidents": f"{_WHICH}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
+    "incidents": f"{_LINK_COLUMNS}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
     "down_seconds decimal(18,6), flaps bigint, status string, reason string, error string, agent string, "
     "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",
-    "slo": f"{_WHICH}, objective string, measured_by string, target_percent double, window_days bigint, total double, "
-    "bad double, attained_percent double, consumed_percent double, remaining_percent double, seen_days double, "
-    "period_consumed_percent double, burn_1h double, "
-    "burn_5m double, burn_6h double, burn_30m double, burn_3d double, date date",
+    "slo": f"{_LINK_COLUMNS}, objective string, measured_by string, target_percent double, window_days bigint, "
+    "total double, bad double, attained_percent double, consumed_percent double, remaining_percent double, "
+    "seen_days double, period_consumed_percent double, burn_1h double, burn_5m double, burn_6h double, "
+    "burn_30m double, burn_3d double, date date",
     "edges": "upstream_cluster string, cluster string, links bigint, messages bigint, bytes bigint, "
     "availability_percent double, worst_link string, worst_link_availability_percent double, date date",
-    "account": f"{_WHICH}, period string, start timestamp, `end` timestamp, taken bigint, forwarded bigint, "
+    "account": f"{_LINK_COLUMNS}, period string, start timestamp, `end` timestamp, taken bigint, forwarded bigint, "
     "dropped bigint, quarantined bigint, given_back bigint, in_flight_start bigint, in_flight_end bigint, "
     "unexplained bigint, entered bigint, acknowledged bigint, expired bigint, uncounted bigint, repeated bigint, "
     "backlog_start bigint, backlog_end bigint, unexplained_upstream bigint, date date",

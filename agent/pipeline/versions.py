@@ -1,4 +1,4 @@
-"""What readers see of an output on this machine: always all of one run.
+"""An output on this machine: it has one writer, and its readers see all of one run.
 
 Each run makes a version of its own, which begins with hard links to the files of the visible one, so that it costs what
 it changes. One rename of the link `current` shows it. `intervals`, `report.html` and the others are links into
@@ -11,13 +11,17 @@ it changes. One rename of the link `current` shows it. `intervals`, `report.html
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
+
+from agent.errors import CannotStartError
 
 VERSIONS: Final = "_versions"
 CURRENT: Final = "current"
@@ -26,6 +30,7 @@ _DRAFT: Final = ".draft"
 _FORMER: Final = ".former"
 _NEW: Final = ".new"
 _UNFINISHED: Final = (".spark-staging-", "_temporary")
+LOCK: Final = ".lock"
 
 
 class Versions:
@@ -33,6 +38,7 @@ class Versions:
 
     def __init__(self, output: Path, names: Collection[str], *, keep: int) -> None:
         self._output = output
+        self._made = output / VERSIONS
         self._names = names
         self._keep = keep
         self.run = ""
@@ -42,10 +48,12 @@ class Versions:
         self._made.mkdir(parents=True, exist_ok=True)
         for left in [*self._made.glob(f"*{_DRAFT}"), *self._made.glob(f"*{_FORMER}"), *self._output.glob(f".*{_NEW}")]:
             _remove(left)
-        if self._visible() is None and (existing := self._without_versions()):
+        paths = {name: self._output / name for name in self._names}
+        existing = [name for name, path in paths.items() if path.exists() and not path.is_symlink()]
+        if self._visible() is None and existing:
             self._begin_run()
             for name in existing:
-                _link_all(self._output / name, self._draft / name)
+                _link_all(paths[name], self._draft / name)
             self.show()
         elif (visible := self._visible()) is not None:
             self._lead_to(visible)
@@ -77,10 +85,6 @@ class Versions:
         self._draft.mkdir()
 
     @property
-    def _made(self) -> Path:
-        return self._output / VERSIONS
-
-    @property
     def _draft(self) -> Path:
         return self._made / f"{self.run}{_DRAFT}"
 
@@ -92,9 +96,6 @@ class Versions:
         """In the order in which they were made."""
         found = (each for each in self._made.iterdir() if each.name.partition("-")[0].isdigit() and each.is_dir())
         return sorted(each for each in found if not each.name.endswith((_DRAFT, _FORMER)))
-
-    def _without_versions(self) -> list[str]:
-        return [name for name in self._names if (path := self._output / name).exists() and not path.is_symlink()]
 
     def _lead_to(self, version: Path, *, first: bool = False) -> None:
         """Each name leads into the visible version. Names that the next version has and the visible one hasn't are
@@ -129,19 +130,12 @@ def _put_link(path: Path, target: str) -> None:
 
 def _link_all(source: Path, target: Path) -> None:
     """The same files under another name. Nobody changes a file that exists: a new one takes its place."""
-    if source.is_file():
-        _link(source, target)
+    if source.is_dir():
+        target.mkdir(parents=True)
+        for each in source.iterdir():
+            if not each.name.startswith(_UNFINISHED):
+                _link_all(each, target / each.name)
         return
-    target.mkdir(parents=True)
-    for each in _entries(source):
-        _link_all(each, target / each.name)
-
-
-def _entries(directory: Path) -> Iterator[Path]:
-    return (each for each in directory.iterdir() if not each.name.startswith(_UNFINISHED))
-
-
-def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links, or with too many of this file
@@ -153,3 +147,36 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(output: str) -> Iterator[None]:
+    """Holds the lock of a local output; it ends with the process, however that ends. Object stores have none."""
+    directory = local_path(output)
+    if directory is None:
+        yield
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CannotStartError(
+            f"--output {output}: can't be written: {error.strerror}; give a writable directory"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise CannotStartError(
+            f"--output {output}: another report is writing there; wait for it, or give another directory"
+        ) from error
+    finally:
+        os.close(lock)
+
+
+def local_path(path: str) -> Path | None:
+    """None on another file system than this machine's."""
+    scheme, found, rest = path.partition(":")
+    if not found or "/" in scheme:
+        return Path(path)
+    return Path("/" + rest.lstrip("/")) if scheme == "file" else None

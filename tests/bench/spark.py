@@ -9,10 +9,10 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline.job import session
+from agent.pipeline.job import run
 from agent.pipeline.options import parse
-from agent.pipeline.run import run
 from agent.pipeline.schema import BROKEN_LINE, INPUT
+from agent.pipeline.spark import session
 from tests.bench.process import cpu_seconds, memory_mib
 
 

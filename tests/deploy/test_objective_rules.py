@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from agent.errors import ConfigurationError
-from agent.pipeline.rules import prometheus
-from agent.pipeline.tables.objectives import Objective, parse_objectives
+from agent.pipeline.objectives import Objective, parse_objectives, prometheus_rules
 from tests.deploy.test_alerts import promtool
 
 OBJECTIVES: Final = (Objective("up", 99.9), Objective("prompt", 99.0, 7, 7.0))
@@ -29,7 +28,7 @@ def info(instance: str = "one") -> dict[str, str]:
 
 
 def evaluate(tmp_path: Path, series: list[dict[str, str]], **checks: Any) -> None:
-    (tmp_path / "rules.yml").write_text(prometheus(OBJECTIVES, BOUNDS, source="objectives.yaml"))
+    (tmp_path / "rules.yml").write_text(prometheus_rules(OBJECTIVES, BOUNDS, source="objectives.yaml"))
     case = {"interval": "30s", "input_series": series, **checks}
     document = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": [case]}
     (tmp_path / "cases.yml").write_text(yaml.safe_dump(document))
@@ -61,7 +60,7 @@ def without_texts(tmp_path: Path) -> None:
 
 
 def alarms(tmp_path: Path, series: list[dict[str, str]], *expected: dict[str, Any]) -> None:
-    (tmp_path / "rules.yml").write_text(prometheus(OBJECTIVES, BOUNDS, source="objectives.yaml"))
+    (tmp_path / "rules.yml").write_text(prometheus_rules(OBJECTIVES, BOUNDS, source="objectives.yaml"))
     without_texts(tmp_path)
     case = {"interval": "1m", "input_series": series, "alert_rule_test": [*expected]}
     document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [case]}
@@ -114,7 +113,7 @@ def test_few_late_messages_are_no_alarm(tmp_path: Path, each: int, windows: tupl
 
 def test_what_is_shorter_than_any_measured_time_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match=r"o.yaml: objective 'quick': within: give at least 0.1"):
-        prometheus([Objective("quick", 99.0, 7, 0.01)], BOUNDS, source="o.yaml")
+        prometheus_rules([Objective("quick", 99.0, 7, 0.01)], BOUNDS, source="o.yaml")
 
 
 OPENSLO: Final = """

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline.spark import java
+from agent.pipeline.spark import java_options
 
 # Nothing runs long enough to be worth optimizing: a tenth of the CPU. Without the optimizer Java has room for 48 MB of
 # compiled code, which some five reports fill; it then stops compiling, and the later ones are interpreted.
@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{java.options()} {JAVA_OPTIONS}",
+        "spark.driver.extraJavaOptions": f"{java_options()} {JAVA_OPTIONS}",
         # Of small tables, compiling costs more than what is compiled.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -12,18 +12,16 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline.reading import parsing, presence, thinning
+from agent.pipeline.reading import lifetimes, parsing, thinning
 from agent.pipeline.schema import CELL, KEPT_LINES
-from agent.pipeline.spark import literal
+from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.account import account
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.incidents import incidents as found_incidents
 from agent.pipeline.tables.incidents import outages
-from agent.pipeline.tables.intervals import intervals, traits
-from agent.pipeline.tables.periods import micros
-from agent.pipeline.tables.statements import statements
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
 from agent.pipeline.tables.traffic import cells
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, micros
 from tests.pipeline import reference
 from tests.pipeline.courses import SECOND, Course, courses
 from tests.pipeline.lines import START, write
@@ -47,9 +45,9 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     within = Bounds(micros(START), micros(START) + END * SECOND)
     thinning.thin(parsing.read(spark, paths)).write.parquet(str(tmp_path / "kept"))
     lines = spark.read.schema(KEPT_LINES).parquet(str(tmp_path / "kept")).where("why is null").persist()
-    links = traits(lines.where("link is not null")).persist()
-    placed = presence.placed(lines, presence.lives(lines, within)).persist()
-    found = intervals(statements(placed, within), links, within).persist()
+    links = link_attributes(lines.where("link is not null")).persist()
+    placed = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).persist()
+    found = intervals(agent_reports(placed, within), links, within).persist()
     spans: dict[tuple[str, str], list[Any]] = {}
     for row in found.orderBy("group", "link", "start").collect():
         span = (row["start"] - within.start, row["end"] - within.start, row["status"])
@@ -105,7 +103,7 @@ def _five_minutes(spark: SparkSession, within: Bounds) -> DataFrame:
         {"hour_start": at, "hour_end": min(at + CELL, within.end), "day": START.date()}
         for at in range(within.start, within.end, CELL)
     ]
-    return literal.table(spark, hours, "hour_start bigint, hour_end bigint, day date")
+    return literal_table(spark, hours, "hour_start bigint, hour_end bigint, day date")
 
 
 def _accounts(placed: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, ...]]:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline import options
+from agent.pipeline.job import STORE, run
 from agent.pipeline.reading.store import Store
-from agent.pipeline.run import STORE, run
 from tests.pipeline.courses import COUNTED, Books, Lag
 from tests.pipeline.lines import BOUNDS, line, write
 from tests.pipeline.test_increments import assert_same

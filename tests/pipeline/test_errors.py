@@ -9,9 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.errors import CannotStartError
-from agent.pipeline import before
-from agent.pipeline.reading import inputs, parsing
-from agent.pipeline.spark import files, java
+from agent.pipeline import files
+from agent.pipeline.reading import parsing
+from agent.pipeline.reading.store import finished_files
+from agent.pipeline.spark import java_problem
+from agent.pipeline.versions import only_writer
 from tests.acceptance.command import COMMAND, federation_agent
 from tests.lab.waiting import eventually
 from tests.pipeline.lines import line, write
@@ -46,13 +48,13 @@ OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2; exit 0"
 )
 def test_what_is_wrong_with_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_of(tmp_path, says)))
-    assert told in java.what_is_wrong()
+    assert told in java_problem()
 
 
 def test_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.what_is_wrong().startswith("Java is not installed; Spark needs Java 17 or later: install it")
+    assert java_problem().startswith("Java is not installed; Spark needs Java 17 or later: install it")
 
 
 def test_the_command_says_so(tmp_path: Path) -> None:
@@ -99,11 +101,11 @@ def test_objectives_are_read_before_spark_starts(tmp_path: Path) -> None:
 
 
 def test_one_report_at_a_time(tmp_path: Path) -> None:
-    with before.alone(str(tmp_path)):
+    with only_writer(str(tmp_path)):
         done = federation_agent("report", "--input", tmp_path, "--output", tmp_path, JAVA_HOME="/nowhere")
     assert (done.status, len(done.errors)) == (3, 1)
     assert "another report is writing there" in done.err
-    with before.alone(str(tmp_path)), before.alone("s3a://bucket/report"):
+    with only_writer(str(tmp_path)), only_writer("s3a://bucket/report"):
         pass
 
 
@@ -125,13 +127,13 @@ def test_a_signal_ends_it_in_a_line(tmp_path: Path, number: signal.Signals) -> N
 
 
 def test_paths_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> None:
-    """Whole reports from and to such a path, with objectives in it, are those of `tables/test_every.py`."""
+    """Whole reports from and to such a path, with objectives in it, are those of `tables/test_update.py`."""
     odd = tmp_path / "a{b}[c]*?%20 d"
     file = write(odd, line(0, "running"), line(60, "running"))
     files.check_inputs(spark, [str(odd)])
-    [found] = inputs.listed(spark, [str(odd)])
+    [found] = finished_files(spark, [str(odd)])
     assert found.path.endswith(file.name)
-    assert parsing.read(spark, [found.pattern]).count() == 2
+    assert parsing.read(spark, [files.escaped(found.path)]).count() == 2
 
 
 def test_the_reason_of_sparks_errors_is_one_line(spark: SparkSession, tmp_path: Path) -> None:

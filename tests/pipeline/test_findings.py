@@ -15,18 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline import options
-from agent.pipeline.findings.asked import Asked
-from agent.pipeline.findings.gather import SLOTS, gather
-from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
-from agent.pipeline.findings.strips import strips
-from agent.pipeline.findings.summary import summary
+from agent.pipeline.findings.availability import timelines
+from agent.pipeline.findings.model import LinkIdentity, LinkTime, ReportFindings, TimeSpent
+from agent.pipeline.findings.publish import SLOTS, gather, summary
+from agent.pipeline.findings.report_tables import ReportTables
+from agent.pipeline.job import run
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD, TO
-from agent.pipeline.run import run
+from agent.pipeline.page.formatting import HARD, TO
 from agent.pipeline.schema import TABLES, Bucket
-from agent.pipeline.spark import literal
-from agent.pipeline.tables.periods import micros
-from agent.pipeline.window import Bounds
+from agent.pipeline.spark import literal_table
+from agent.pipeline.window import Bounds, micros
 from tests.acceptance.command import ROOT
 from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, write
 
@@ -37,7 +35,7 @@ DAY = 24 * HOUR
 HOSTILE = "<script>alert(1)</script>" + "x" * 65_536
 MIDNIGHT = 12 * HOUR
 UTC = ZoneInfo("UTC")
-ALL = options.Chosen()
+ALL = options.LinkFilter()
 
 
 def fleet() -> Iterator[dict[str, Any]]:
@@ -65,26 +63,26 @@ class Made:
 
     output: Path
     summary: dict[str, Any]
-    found: Findings
-    empty: Findings
-    of_one: Findings
+    found: ReportFindings
+    empty: ReportFindings
+    of_one: ReportFindings
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     directory = tmp_path_factory.mktemp("findings")
     write(directory / "export", *fleet(), "broken")
-    asked = ["--input", str(directory / "export"), "--output", str(directory / "report")]
+    tables = ["--input", str(directory / "export"), "--output", str(directory / "report")]
     bounds = ["--from", instant(0).isoformat(), "--to", instant(2 * DAY).isoformat()]
-    summary_of_all = run(spark, options.parse([*asked, *bounds]))
+    summary_of_all = run(spark, options.parse([*tables, *bounds]))
 
     counts = {"read": 1, "bad": 0, "later_schema": 0}
 
-    def find(start: float, end: float, chosen: options.Chosen = ALL) -> Findings:
+    def find(start: float, end: float, chosen: options.LinkFilter = ALL) -> ReportFindings:
         within = Bounds(micros(instant(start)), micros(instant(end)))
-        return gather(Asked(spark, str(directory / "report"), within, UTC, chosen), counts)
+        return gather(ReportTables(spark, str(directory / "report"), within, UTC, chosen), counts)
 
-    of_one = find(MIDNIGHT, MIDNIGHT + DAY, options.Chosen(upstreams=("f*",), links=("x?shared-1", "//x.shared-2")))
+    of_one = find(MIDNIGHT, MIDNIGHT + DAY, options.LinkFilter(upstreams=("f*",), links=("x?shared-1", "//x.shared-2")))
     return Made(directory / "report", summary_of_all, find(MIDNIGHT, MIDNIGHT + DAY), find(-9 * DAY, -8 * DAY), of_one)
 
 
@@ -109,16 +107,16 @@ def test_what_the_page_shows(made: Made) -> None:
     [outage] = found.failures.outages
     assert (outage.scope, outage.name, outage.links, outage.error) == ("upstream", "far", 3, "refused")
     assert outage.span.start == micros(instant(MIDNIGHT + 6 * HOUR))
-    assert [link.which.link for link in found.worst[:3]] == ["shared-0", "shared-1", "shared-2"]
-    assert [link.which.kind for link in found.worst[:3]] == ["exchange", "queue", "shovel"]
+    assert [link.identity.link for link in found.worst[:3]] == ["shared-0", "shared-1", "shared-2"]
+    assert [link.identity.kind for link in found.worst[:3]] == ["exchange", "queue", "shovel"]
     text = unescape(re.sub(r"<[^>]*>", "", page(found)))
     assert all(f"{kind} x.shared-{number} from far to here" in text for number, kind in ((1, "queue"), (2, "shovel")))
-    [strip] = [strip for strip in found.strips if strip.which.link == "shared-0"]
+    [strip] = [strip for strip in found.timelines if strip.identity.link == "shared-0"]
     assert len(strip.slots) == SLOTS
-    down = [slot.number for slot in strip.slots if slot.spent.of(Bucket.DOWN)]
+    down = [slot for slot, spent in strip.slots.items() if spent.of(Bucket.DOWN)]
     assert (down[0], down[-1]) == (60, 69)
-    assert sum(slot.spent.of(*Bucket) for slot in strip.slots) == pytest.approx(DAY)
-    edges_map, links_map = found.heat
+    assert sum(spent.of(*Bucket) for spent in strip.slots.values()) == pytest.approx(DAY)
+    edges_map, links_map = found.heat_maps
     assert (edges_map.unit, len(edges_map.periods)) == ("hour", 24)
     cells = next(row.cells for row in links_map.rows if row.label == ("x.shared-0", "far", "here"))
     assert [cells[period] for period in links_map.periods[5:8]] == [100.0, 0.0, 100.0]
@@ -126,10 +124,10 @@ def test_what_the_page_shows(made: Made) -> None:
         ("there", 2, 500),
         ("far", 3, 0),
     }
-    assert found.flow.transfer.p50 == pytest.approx(0.055)
-    assert found.flow.lag.p50 == 7
-    assert found.flow.moments[0].lag.p50 == 40
-    assert found.promises.objectives == (), "objectives are told of the end of a run's own window"
+    assert found.traffic.transfer.p50 == pytest.approx(0.055)
+    assert found.traffic.lag.p50 == 7
+    assert found.traffic.steps[0].lag.p50 == 40
+    assert found.objectives.results == (), "objectives are told of the end of a run's own window"
     [objective] = made.summary["objectives"]
     assert (objective["links"], objective["links_met"]) == (5, 1)
     assert objective["seen_days"] == 2
@@ -202,8 +200,8 @@ class Several:
 def of_several(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Several:
     directory = tmp_path_factory.mktemp("several")
     write(directory / "export", *several())
-    asked = ["--input", str(directory / "export"), "--output", str(directory / "report"), "--csv"]
-    summary = run(spark, options.parse(asked))
+    tables = ["--input", str(directory / "export"), "--output", str(directory / "report"), "--csv"]
+    summary = run(spark, options.parse(tables))
     text = unescape(re.sub(r"<[^>]*>", "", (directory / "report/report.html").read_text())).replace(HARD, " ")
     return Several(directory / "report", summary, text)
 
@@ -256,7 +254,7 @@ def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
 
 
 def test_a_page_may_be_about_some_links(made: Made) -> None:
-    assert [link.which.link for link in made.of_one.worst] == ["shared-2"]
+    assert [link.identity.link for link in made.of_one.worst] == ["shared-2"]
     assert (made.of_one.fleet.links, made.of_one.failures.incidents) == (1, 1)
     assert "Only links x?shared-1, //x.shared-2; upstreams f*." in page(made.of_one)
     assert "Only " not in page(made.found)
@@ -274,8 +272,10 @@ def test_what_an_earlier_report_has_told_of_the_same_time_is_not_seen(spark: Spa
         return told | {"date": began.date()}
 
     earlier, own = row(-DAY, DAY, Bucket.UP), [row(0, 1800, Bucket.UP), row(1800, HOUR, Bucket.DOWN)]
-    table = literal.table(spark, [earlier, *own], TABLES["intervals"])
+    table = literal_table(spark, [earlier, *own], TABLES["intervals"])
     table.write.partitionBy("date").parquet(f"{tmp_path}/intervals")
     within = Bounds(micros(instant(0)), micros(instant(HOUR)))
-    [strip] = strips(Asked(spark, str(tmp_path), within, UTC), [LinkTime(Which("g", "l"), Spent(), 0)], slots=1)
-    assert [slot.spent.seconds for slot in strip.slots] == [{Bucket.UP: 1800, Bucket.DOWN: 1800}]
+    [strip] = timelines(
+        ReportTables(spark, str(tmp_path), within, UTC), [LinkTime(LinkIdentity("g", "l"), TimeSpent(), 0)], slots=1
+    )
+    assert [spent.seconds for spent in strip.slots.values()] == [{Bucket.UP: 1800, Bucket.DOWN: 1800}]

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import options
-from agent.pipeline.run import run
-from agent.pipeline.spark.files import read_table
-from agent.pipeline.tables.periods import micros
+from agent.pipeline.files import read_table
+from agent.pipeline.job import run
+from agent.pipeline.window import micros
 from tests.pipeline.fleet import HOUR, SECOND, Account, Fleet, Span, Truth, Upstream
 from tests.pipeline.lines import START, instant
 

@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import options
-from agent.pipeline.reading import following
+from agent.pipeline import files, options
+from agent.pipeline.job import STORE, follow, run
 from agent.pipeline.reading.store import Store
-from agent.pipeline.run import STORE, run
 from agent.pipeline.schema import TABLES
-from agent.pipeline.spark import files
 from tests.lab.waiting import eventually
 from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
@@ -149,7 +147,7 @@ def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path
         eventually(lambda: [*output.glob("_versions/*.draft/intervals")], 300, what="it makes tables")
         os.killpg(killed.pid, signal.SIGKILL)
     assert not any((output / name).exists() for name in (*TABLES, "summary.json", "report.html"))
-    following.follow(spark, options.parse(arguments))
+    follow(spark, options.parse(arguments))
     assert_same(spark, output, whole)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from agent.cli import report
-from agent.pipeline.spark.steps import READ, STEPS, begin
+from agent.pipeline.spark import PUBLISH, READ, STEPS, begin_step
 from tests.acceptance.command import COMMAND
 from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
 
 def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> None:
-    begin(spark, READ)
+    begin_step(spark, READ)
     assert report.progress_of(spark) == ("working", 0, 0)
     seen: list[tuple[str, int, int]] = []
 
@@ -53,7 +53,7 @@ def test_a_terminal_sees_it_and_a_program_gets_json_alone(tmp_path: Path) -> Non
     os.close(ours)
     assert run.returncode == 0, seen
     assert json.loads(printed) == json.loads((tmp_path / "out/summary.json").read_text())
-    assert STEPS["tell"] in seen
+    assert STEPS[PUBLISH] in seen
 
 
 def read(terminal: int) -> bytes:

@@ -6,25 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.pipeline.schema import Bucket
+from agent.pipeline.schema import CELL, Bucket
+from agent.pipeline.window import Bounds
 
-SECOND: Final = 1_000_000
 BEHIND: Final = "behind"
 """Of links whose lag was critical, in place of a status."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    start: int
-    end: int
-
-    @property
-    def seconds(self) -> float:
-        return (self.end - self.start) / SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
+class TimeSpent:
     """Seconds by bucket."""
 
     seconds: Mapping[Bucket, float] = field(default_factory=dict)
@@ -39,6 +29,11 @@ class Spent:
         return 100.0 * self.of(Bucket.UP) / flowing if flowing else None
 
     @property
+    def was_unavailable(self) -> bool:
+        """False also if nothing is known of the availability."""
+        return self.availability is not None and self.availability < 100.0
+
+    @property
     def coverage(self) -> float | None:
         """Percent of the time that is known."""
         whole = self.of(*Bucket)
@@ -46,8 +41,8 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """A link; very long names are cut."""
+class LinkIdentity:
+    """The names that identify a link; very long ones are cut."""
 
     group: str | None
     link: str | None
@@ -67,15 +62,15 @@ class Which:
 class LinkTime:
     """`lag_critical`: for how many seconds its lag was; None if that is unknown."""
 
-    which: Which
-    spent: Spent
+    identity: LinkIdentity
+    spent: TimeSpent
     incidents: int
     lag_critical: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LagTime:
-    """For how long the lag of how many links was critical; `known_links` have a limit, and agents that tell."""
+    """For how long the lag of how many links was critical; `known_links` have a limit, and agents that report it."""
 
     seconds: float | None = None
     links: int = 0
@@ -87,8 +82,8 @@ class Fleet:
     """All links together; `previous` is None if the tables hold nothing of the period before."""
 
     links: int
-    spent: Spent
-    previous: Spent | None
+    spent: TimeSpent
+    previous: TimeSpent | None
     previous_links: int
     lag: LagTime = field(default_factory=LagTime)
 
@@ -99,14 +94,14 @@ class GroupTime:
 
     name: str | None
     links: int
-    spent: Spent
+    spent: TimeSpent
     incidents: int
     messages: int
     worst: tuple[LinkTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class MessageCounts:
     messages: int = 0
     bytes: int = 0
     redelivered: int = 0
@@ -117,12 +112,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Incidents that belong together, or a single one, of the link `which`."""
+    """Incidents that belong together, or a single one, of the link `identity`."""
 
     scope: str | None
     name: str | None
-    which: Which
-    span: Span
+    identity: LinkIdentity
+    span: Bounds
     open: bool
     links: int
     down_seconds: float
@@ -131,16 +126,16 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Disruption:
     """All outages, or all times `blocked` or `stalled`, of the same links for the same reason: `times` of them within
-    `span`. Without a scope it is of the link `which`. `seconds` is the sum over links. Of links that were `behind` only
-    the hours are known, and `longest` is of all times of the link that was so for longest."""
+    `span`. Without a scope it is of the link `identity`. `seconds` is the sum over links. Of links that were `behind`
+    only the hours are known, and `longest` is of all times of the link that was so for longest."""
 
     status: str
     scope: str | None
     name: str | None
-    which: Which
-    span: Span
+    identity: LinkIdentity
+    span: Bounds
     open: bool
     links: int
     times: int
@@ -152,8 +147,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    which: Which
-    span: Span
+    identity: LinkIdentity
+    span: Bounds
     open: bool
     down_seconds: float
     flaps: int
@@ -171,27 +166,20 @@ class Failures:
     incidents: int = 0
     open: int = 0
     shared: int = 0
-    outages_in_all: int = 0
     waited: int = 0
     outages: tuple[Outage, ...] = ()
     most_severe: tuple[Incident, ...] = ()
-    troubles_in_all: int = 0
-    troubles: tuple[Trouble, ...] = ()
+    disruption_count: int = 0
+    disruptions: tuple[Disruption, ...] = ()
     """Those that cost most time first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """The status of one link in a part of the window."""
+class Timeline:
+    """The time of one link in each slot of the window, by the slot's number; in order, without slots without data."""
 
-    number: int
-    spent: Spent
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    which: Which
-    slots: tuple[Slot, ...]
+    identity: LinkIdentity
+    slots: Mapping[int, TimeSpent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +191,10 @@ class HeatRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class HeatMap:
     """Of `edges` or `links`; `periods` are the starts of hours, days, weeks, months or years, according to `unit`."""
 
-    of: str
+    kind: str
     unit: str
     periods: tuple[int, ...]
     rows: tuple[HeatRow, ...]
@@ -220,7 +208,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TrafficStep:
     """A part of the window; all parts have the same length."""
 
     start: int
@@ -230,33 +218,33 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """`step`: the length of a moment."""
+class Traffic:
+    """In all, and over time; `step` is the length of a step."""
 
-    step: int = 300 * SECOND
-    cost: Cost = field(default_factory=Cost)
+    step: int = CELL
+    counts: MessageCounts = field(default_factory=MessageCounts)
     transfer: Percentiles = field(default_factory=Percentiles)
     lag: Percentiles = field(default_factory=Percentiles)
-    moments: tuple[Moment, ...] = ()
+    steps: tuple[TrafficStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ClusterEdge:
     source: str | None
     target: str | None
     links: int
     messages: int
-    spent: Spent
+    spent: TimeSpent
 
 
 @dataclass(frozen=True, slots=True)
-class Edges:
+class ClusterEdges:
     count: int = 0
-    busiest: tuple[Edge, ...] = ()
+    busiest: tuple[ClusterEdge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class ObjectiveResult:
     """One objective, met or not by each link; `burning`: links that currently use up their budget too fast."""
 
     name: str
@@ -275,10 +263,10 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class BudgetUse:
     """How much one link has used of one objective's budget."""
 
-    which: Which
+    identity: LinkIdentity
     objective: str
     target: float
     attained: float | None
@@ -287,13 +275,13 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Promises:
-    objectives: tuple[Objective, ...] = ()
-    worst: tuple[Promise, ...] = ()
+class ObjectiveResults:
+    results: tuple[ObjectiveResult, ...] = ()
+    worst: tuple[BudgetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class MessageAccount:
     """Messages taken by all links; the sum of what is missing or too much in an hour, and on how many links. Links
     whose agents don't count that yet, for a part of the time, are not accounted for. The rest is of `upstream_links`,
     whose upstream's HTTP API shows what entered their queues; `uncounted` is part of `unexplained_upstream`."""
@@ -311,22 +299,27 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """`worst` are the links with the least availability, those with timelines first."""
+class ReportFindings:
+    """Everything that the page and `summary.json` show. `worst` are the links with the least availability."""
 
-    window: Span
+    window: Bounds
     zone: str
     lines: Mapping[str, int]
     fleet: Fleet
     worst: tuple[LinkTime, ...] = ()
     failures: Failures = field(default_factory=Failures)
     slots: int = 0
-    strips: tuple[Strip, ...] = ()
-    heat: tuple[Heat, ...] = ()
-    flow: Flow = field(default_factory=Flow)
-    edges: Edges = field(default_factory=Edges)
-    promises: Promises = field(default_factory=Promises)
-    of: str = ""
-    """What was chosen; empty if it is all links."""
+    timelines: tuple[Timeline, ...] = ()
+    heat_maps: tuple[HeatMap, ...] = ()
+    traffic: Traffic = field(default_factory=Traffic)
+    edges: ClusterEdges = field(default_factory=ClusterEdges)
+    objectives: ObjectiveResults = field(default_factory=ObjectiveResults)
+    link_filter: str = ""
+    """Which links the findings are about; empty if it is all."""
     groups: tuple[GroupTime, ...] = ()
-    account: Account = field(default_factory=Account)
+    account: MessageAccount = field(default_factory=MessageAccount)
+
+    @property
+    def with_timeline(self) -> frozenset[LinkIdentity]:
+        """The links with a timeline; the page refers to it wherever it names them."""
+        return frozenset(timeline.identity for timeline in self.timelines)

@@ -6,19 +6,15 @@ from importlib import resources
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from agent.pipeline.findings.model import Findings
-from agent.pipeline.page.charts import charts
-from agent.pipeline.page.graph import graph
-from agent.pipeline.page.heat import heat_maps
-from agent.pipeline.page.incidents import incidents
-from agent.pipeline.page.markup import Markup, element, join
+from agent.pipeline.findings.model import ReportFindings
+from agent.pipeline.page.charts import charts, graph
+from agent.pipeline.page.formatting import TO, Calendar, count, plural
+from agent.pipeline.page.links import heat_maps, timelines
+from agent.pipeline.page.markup import Markup, element, join, nothing, section
 from agent.pipeline.page.objectives import objectives
-from agent.pipeline.page.overview import overview
-from agent.pipeline.page.strips import drawn, timelines
-from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import TO, Calendar, count, plural
+from agent.pipeline.page.overview import incidents, overview
 
-_SECTIONS: Final[tuple[tuple[str, str], ...]] = (
+_SECTIONS: Final = (
     ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),
     ("heat", "By time"), ("flow", "Messages"), ("clusters", "Clusters"), ("objectives", "Objectives"),
     ("incidents", "Incidents"),
@@ -27,14 +23,16 @@ _SECTIONS: Final[tuple[tuple[str, str], ...]] = (
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def page(found: Findings) -> str:
-    calendar = Calendar(ZoneInfo(found.zone))
-    body = join(_header(found, calendar), element("main", *_content(found, calendar)), _footer(found))
+def page(findings: ReportFindings) -> str:
+    calendar = Calendar(ZoneInfo(findings.zone))
+    body = join(_header(findings, calendar), element("main", *_content(findings, calendar)), _footer(findings))
     document = element("html", element("head", *_head()), element("body", body), lang="en")
     return f"<!doctype html>\n{document}\n"
 
 
 def _head() -> tuple[Markup, ...]:
+    # A package resource, because the package may be in a zip that was submitted to a cluster.
+    style = resources.files("agent.pipeline.page").joinpath("style.css").read_text(encoding="utf-8")
     return (
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -42,56 +40,54 @@ def _head() -> tuple[Markup, ...]:
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("link", rel="icon", href="data:,"),
         element("title", "Federation report"),
-        element("style", Markup(_style())),
+        element("style", Markup(style)),
     )
 
 
-def _style() -> str:
-    """Read as a package resource, because the package may be in a zip that was submitted to a cluster."""
-    return resources.files("agent.pipeline.page").joinpath("style.css").read_text(encoding="utf-8")
-
-
-def _header(found: Findings, calendar: Calendar) -> Markup:
-    window = found.window
-    said = f"{calendar.whole(window.start)} {TO} {calendar.whole(window.end)}"
+def _header(findings: ReportFindings, calendar: Calendar) -> Markup:
+    window = findings.window
+    text = f"{calendar.date_and_time(window.start)} {TO} {calendar.date_and_time(window.end)}"
     return element(
         "header",
         element("h1", "Federation report"),
-        element("p", said if found.fleet.links else "", class_="window"),
-        element("p", f"All times are in the time zone {found.zone}.", class_="muted"),
-        element("p", f"Only {found.of}.", class_="window") if found.of else None,
-        _contents(found) if found.fleet.links else None,
+        element("p", text if findings.fleet.links else "", class_="window"),
+        element("p", f"All times are in the time zone {findings.zone}.", class_="muted"),
+        element("p", f"Only {findings.link_filter}.", class_="window") if findings.link_filter else None,
+        _contents(findings) if findings.fleet.links else None,
     )
 
 
-def _contents(found: Findings) -> Markup:
-    there = (one for one in _SECTIONS if one[0] != "groups" or len(found.groups) > 1)
-    entries = (element("li", element("a", title, href=f"#{key}")) for key, title in there)
+def _contents(findings: ReportFindings) -> Markup:
+    entries = (
+        element("li", element("a", title, href=f"#{key}"))
+        for key, title in _SECTIONS
+        if key != "groups" or len(findings.groups) > 1
+    )
     return element("nav", element("ul", *entries), aria_label="Sections")
 
 
-def _content(found: Findings, calendar: Calendar) -> tuple[Markup, ...]:
-    if not found.fleet.links:
-        said = "No data on links in this window: check that agents export, and that --input, --from and --to are right."
-        if found.of:
-            said = "No link that --link, --upstream and --group choose has data in this window: check their names."
-        return (section("nothing", "Nothing to show", nothing(said)),)
+def _content(findings: ReportFindings, calendar: Calendar) -> tuple[Markup, ...]:
+    if not findings.fleet.links:
+        text = "No data on links in this window: check that agents export, and that --input, --from and --to are right."
+        if findings.link_filter:
+            text = "No link that --link, --upstream and --group choose has data in this window: check their names."
+        return (section("nothing", "Nothing to show", nothing(text)),)
     return (
-        overview(found, calendar),
-        timelines(found, calendar),
-        heat_maps(found.heat, calendar),
-        charts(found, calendar),
-        graph(found),
-        objectives(found.promises, drawn(found)),
-        incidents(found.failures, calendar, drawn(found)),
+        overview(findings, calendar),
+        timelines(findings, calendar),
+        heat_maps(findings.heat_maps, calendar),
+        charts(findings, calendar),
+        graph(findings),
+        objectives(findings.objectives, findings.with_timeline),
+        incidents(findings.failures, calendar, findings.with_timeline),
     )
 
 
-def _footer(found: Findings) -> Markup:
-    lines = found.lines
-    said = (
+def _footer(findings: ReportFindings) -> Markup:
+    lines = findings.lines
+    text = (
         f"From {plural(lines.get('read', 0), 'line')}. Rejected: {count(lines.get('bad', 0))} bad, "
         f"{count(lines.get('later_schema', 0))} of a later schema. Availability is the time up "
         "divided by the time up, degraded or down: pauses and unknown times don't count."
     )
-    return element("footer", element("p", said))
+    return element("footer", element("p", text))

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from agent.pipeline.findings.model import Objective, Promise, Promises, Which
-from agent.pipeline.page import words
-from agent.pipeline.page.markup import Child, Markup, element
-from agent.pipeline.page.tables import nothing, section, table
-from agent.pipeline.page.words import NOTHING, count, percent, plural
-from agent.pipeline.tables.objectives import ALARMS
+from agent.pipeline.findings.model import BudgetUse, LinkIdentity, ObjectiveResult, ObjectiveResults
+from agent.pipeline.objectives import ALARMS
+from agent.pipeline.page import formatting
+from agent.pipeline.page.formatting import NOTHING, count, percent, plural
+from agent.pipeline.page.markup import Child, Markup, element, nothing, section, table
 
 _ALL: Final = ("Objective", "Links that meet it", "All together", "Budget used", "At risk now")
 _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
 
 
-def objectives(promises: Promises, drawn: Collection[Which]) -> Markup:
-    if not any(one.links for one in promises.objectives):
+def objectives(results: ObjectiveResults, with_timeline: Collection[LinkIdentity]) -> Markup:
+    if not any(one.links for one in results.results):
         return section("objectives", "Objectives", nothing("No data to evaluate objectives."))
-    each = table("Links that used most of their budget", _EACH, (_promise(one, drawn) for one in promises.worst))
+    each = table(
+        "Links that used most of their budget", _EACH, (_budget_row(one, with_timeline) for one in results.worst)
+    )
     note = (
         "Looking back from the end of the window, at most to its start; whether a link meets an objective is judged by "
         "the days seen. A burn rate of 1 uses the budget up exactly "
@@ -28,37 +29,37 @@ def objectives(promises: Promises, drawn: Collection[Which]) -> Markup:
     return section(
         "objectives",
         "Objectives",
-        table("Objectives", _ALL, map(_objective, promises.objectives)),
-        element("h3", "Links that used most of their budget") if promises.worst else None,
-        each if promises.worst else nothing("No link has used any of its budget."),
+        table("Objectives", _ALL, map(_result_row, results.results)),
+        element("h3", "Links that used most of their budget") if results.worst else None,
+        each if results.worst else nothing("No link has used any of its budget."),
         note=note,
     )
 
 
-def _objective(one: Objective) -> tuple[Child, ...]:
+def _result_row(one: ObjectiveResult) -> tuple[Child, ...]:
     promise = "of the time up" if one.measured_by == "time" else "of messages in time"
-    said = element("span", words.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
+    text = element("span", formatting.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
     kept = element("b", f"{count(one.met)} of {count(one.links)}")
-    return said, kept, percent(one.attained), _budget(one), count(one.burning)
+    return text, kept, percent(one.attained), _budget(one), count(one.burning)
 
 
-def _days(one: Objective) -> str:
+def _days(one: ObjectiveResult) -> str:
     if one.seen_days >= one.days:
         return plural(one.days, "day")
-    return f"{words.days(one.seen_days)} of {plural(one.days, 'day')} seen"
+    return f"{formatting.days(one.seen_days)} of {plural(one.days, 'day')} seen"
 
 
-def _budget(one: Objective) -> Markup:
+def _budget(one: ObjectiveResult) -> Markup:
     """After a few hours of a month, the share of those hours' budget alone says nothing about the month."""
     if one.seen_days >= one.days or one.of_period is None:
         return _used(one.consumed)
     return element("span", _used(one.of_period), f" of {plural(one.days, 'day')}")
 
 
-def _promise(one: Promise, drawn: Collection[Which]) -> tuple[Child, ...]:
+def _budget_row(one: BudgetUse, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
     pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in ALARMS)
-    target = element("span", words.name(one.objective), f" ({one.target:g} %)")
-    return words.linked(one.which, drawn), target, percent(one.attained), _used(one.consumed), *pairs
+    target = element("span", formatting.name(one.objective), f" ({one.target:g} %)")
+    return formatting.linked(one.identity, with_timeline), target, percent(one.attained), _used(one.consumed), *pairs
 
 
 def _used(consumed: float | None) -> Markup:
@@ -69,5 +70,5 @@ def _used(consumed: float | None) -> Markup:
 
 
 def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
-    rates = " / ".join(NOTHING if value is None else words.rate(value) for value in (long, short))
+    rates = " / ".join(NOTHING if value is None else formatting.rate(value) for value in (long, short))
     return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", rates)

@@ -1,109 +1,95 @@
-"""The overview: availability, its change, effects on messages, and outages."""
+"""The overview: availability and its change, effects on messages, what happened, and the worst links."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from agent.pipeline.findings.model import (
-    BEHIND,
-    Account,
-    Findings,
-    Fleet,
-    LagTime,
-    LinkTime,
-    Span,
-    Trouble,
-    Which,
-)
-from agent.pipeline.page import words
-from agent.pipeline.page.groups import groups
-from agent.pipeline.page.links import links_table
-from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.page.strips import drawn
-from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import Calendar, count, duration, percent, plural
+from agent.pipeline.findings import model
+from agent.pipeline.findings.model import Disruption, LinkIdentity, ReportFindings
+from agent.pipeline.page import formatting
+from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
+from agent.pipeline.page.links import groups, links_table
+from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
 from agent.pipeline.schema import Bucket
+from agent.pipeline.window import Bounds
 
-TOLD = 8
-WORST = 10
+DISRUPTIONS_SHOWN = 8
+LINKS_SHOWN = 10
 _SAME = 0.0005
 """In percent: less counts as no change."""
 
+_FigureText = tuple[str, str, str, Bucket | None]
+"""Title, value, what the value is, and the bucket whose colour it has."""
 
-def overview(found: Findings, calendar: Calendar) -> Markup:
+
+def overview(findings: ReportFindings, calendar: Calendar) -> Markup:
+    verdicts = _verdict(findings), _accounted(findings.account), _lagging(findings.fleet.lag)
+    figures = element("dl", *(_figure(*figure) for figure in _figure_texts(findings)), class_="figures")
     return join(
-        element(
-            "div",
-            _verdict(found),
-            _accounted(found.account),
-            _lagging(found.fleet.lag),
-            _headline(found),
-            _figures(found),
-            class_="overview",
-        ),
-        _outages(found, calendar),
-        groups(found.groups, drawn(found)) if len(found.groups) > 1 else None,
-        _worst(found.worst[:WORST], drawn(found)),
+        element("div", *verdicts, _headline(findings), figures, class_="overview"),
+        _outages(findings, calendar),
+        groups(findings.groups, findings.with_timeline) if len(findings.groups) > 1 else None,
+        _worst(findings),
     )
 
 
-def _verdict(found: Findings) -> Markup | None:
-    """For who reads no further: whether the objective was met, and whether it was better before."""
-    judged = [one for one in found.promises.objectives if one.measured_by == "time" and one.attained is not None]
+def _verdict(findings: ReportFindings) -> Markup | None:
+    """The answer for those who read no further: if the objective was met, and if it was better before."""
+    judged = [one for one in findings.objectives.results if one.measured_by == "time" and one.attained is not None]
     if not judged:
         return None
     one = min(judged, key=lambda one: (one.attained or 0.0) - one.target)
-    attained, before = one.attained or 0.0, _before(found.fleet)
+    attained, before = one.attained or 0.0, _before(findings.fleet)
     verdict = "met" if attained >= one.target else "missed"
     links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
-    said = f"Objective of {one.target:g}{words.HARD}% {verdict} with {percent(attained)}"
-    more = "; ".join(filter(None, (said, links, before)))
-    return element("p", f"{more}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
+    text = f"Objective of {one.target:g}{formatting.HARD}% {verdict} with {percent(attained)}"
+    parts = "; ".join(filter(None, (text, links, before)))
+    return element("p", f"{parts}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
 
 
-def _accounted(books: Account) -> Markup | None:
+def _accounted(account: model.MessageAccount) -> Markup | None:
     """`2.17 G messages taken, all accounted for but 12 on 2 links.`"""
-    older = plural(books.not_accounted_links, "link")
-    if not books.taken:
-        if not books.not_accounted_links:
+    older = plural(account.not_accounted_links, "link")
+    if not account.taken:
+        if not account.not_accounted_links:
             return None
         return element("p", f"Not accounted for: agents of {older} don't count what they take.", class_="muted")
-    said = f"{count(books.taken)} {words.noun(books.taken, 'message')} taken, all accounted for"
-    if books.unexplained:
-        said += f" but {count(books.unexplained)} on {plural(books.unexplained_links, 'link')}"
-    if books.not_accounted_links:
-        said += f"; {older} not accounted for, or not all the time"
-    unexplained = books.unexplained or books.unexplained_upstream
-    more = _entered(books) if books.upstream_links else ""
-    return element("p", f"{said}.{more}", class_="verdict", data_bucket=Bucket.DEGRADED if unexplained else Bucket.UP)
+    text = f"{count(account.taken)} {formatting.noun(account.taken, 'message')} taken, all accounted for"
+    if account.unexplained:
+        text += f" but {count(account.unexplained)} on {plural(account.unexplained_links, 'link')}"
+    if account.not_accounted_links:
+        text += f"; {older} not accounted for, or not all the time"
+    unexplained = account.unexplained or account.unexplained_upstream
+    more = _entered(account) if account.upstream_links else ""
+    return element("p", f"{text}.{more}", class_="verdict", data_bucket=Bucket.DEGRADED if unexplained else Bucket.UP)
 
 
-def _entered(books: Account) -> str:
+def _entered(account: model.MessageAccount) -> str:
     """` Upstream, 2.2 G messages entered the queues of 3 links: 30 expired or were removed, …`"""
-    entered = f"{count(books.entered)} {words.noun(books.entered, 'message')}"
-    said = f" Upstream, {entered} entered the queues of {plural(books.upstream_links, 'link')}"
-    more = [f"{count(books.expired)} expired or were removed"] if books.expired else []
-    more += [f"{count(books.repeated)} were forwarded twice"] if books.repeated else []
-    if books.unexplained_upstream:
-        on = plural(books.unexplained_upstream_links, "link")
-        more.append(f"{count(books.unexplained_upstream)} on {on} are not accounted for")
+    entered = f"{count(account.entered)} {formatting.noun(account.entered, 'message')}"
+    text = f" Upstream, {entered} entered the queues of {plural(account.upstream_links, 'link')}"
+    more = [f"{count(account.expired)} expired or were removed"] if account.expired else []
+    more += [f"{count(account.repeated)} were forwarded twice"] if account.repeated else []
+    if account.unexplained_upstream:
+        on = plural(account.unexplained_upstream_links, "link")
+        more.append(f"{count(account.unexplained_upstream)} on {on} are not accounted for")
     else:
         more.append("all accounted for")
-    return f"{said}: {', '.join(more)}."
+    return f"{text}: {', '.join(more)}."
 
 
-def _lagging(lag: LagTime) -> Markup | None:
+def _lagging(lag: model.LagTime) -> Markup | None:
     """`2 of 14 links with lag-critical were further behind, 1.2 link-hours in all.`"""
     if lag.seconds is None:
         return None
-    which = f"{count(lag.links) if lag.links else 'None'} of {plural(lag.known_links, 'link')} with lag-critical"
+    links = f"{count(lag.links) if lag.links else 'None'} of {plural(lag.known_links, 'link')} with lag-critical"
     were = "was" if lag.links <= 1 else "were"
     more = f", {_in_all(lag.seconds, lag.links)} in all" if lag.links else ""
     bucket = Bucket.DEGRADED if lag.links else Bucket.UP
-    return element("p", f"{which} {were} further behind{more}.", class_="verdict", data_bucket=bucket)
+    return element("p", f"{links} {were} further behind{more}.", class_="verdict", data_bucket=bucket)
 
 
-def _before(fleet: Fleet) -> str:
+def _before(fleet: model.Fleet) -> str:
     now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
     if now is None or before is None:
         return "the period before is not known"
@@ -111,20 +97,21 @@ def _before(fleet: Fleet) -> str:
     return f"{'as' if abs(change) < _SAME else 'better than' if change > 0 else 'worse than'} in the period before"
 
 
-def _headline(found: Findings) -> Markup:
-    availability = found.fleet.spent.availability
-    said = percent(availability) if availability is not None else "No data"
+def _headline(findings: ReportFindings) -> Markup:
+    fleet = findings.fleet
+    availability = fleet.spent.availability
+    known = f"{percent(fleet.spent.coverage)} of the time is known; the rest doesn't count."
     return element(
         "div",
-        element("p", said, class_="headline"),
-        element("p", f"availability of {plural(found.fleet.links, 'link')}, all together"),
-        _trend(found.fleet, found.window),
-        element("p", _known(found), class_="muted") if found.fleet.links else None,
+        element("p", percent(availability) if availability is not None else "No data", class_="headline"),
+        element("p", f"availability of {plural(fleet.links, 'link')}, all together"),
+        _trend(fleet, findings.window),
+        element("p", known, class_="muted") if fleet.links else None,
         class_="lead",
     )
 
 
-def _trend(fleet: Fleet, window: Span) -> Markup:
+def _trend(fleet: model.Fleet, window: Bounds) -> Markup:
     now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
     length = duration(window.seconds)
     if now is None or before is None:
@@ -134,116 +121,122 @@ def _trend(fleet: Fleet, window: Span) -> Markup:
         return element("p", f"As in the {length} before ({percent(before)}).{held}", class_="trend")
     better = change > 0
     than = f"{'better' if better else 'worse'} than in the {length} before ({percent(before)})"
-    said = f"{abs(change):.2g} points {than}.{held}"
+    text = f"{abs(change):.2g} points {than}.{held}"
     return element(
-        "p", element("span", "▲ " if better else "▼ ", aria_hidden="true"), said,
+        "p", element("span", "▲ " if better else "▼ ", aria_hidden="true"), text,
         class_="trend", data_bucket=Bucket.UP if better else Bucket.DOWN,
     )  # fmt: skip
 
 
-def _held(fleet: Fleet, window: Span) -> str:
+def _held(fleet: model.Fleet, window: Bounds) -> str:
     """Empty if the tables have all of the period before."""
     before = fleet.previous.of(*Bucket) if fleet.previous else 0.0
     share = before / (fleet.previous_links * window.seconds) if fleet.previous_links else 0.0
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
 
 
-def _known(found: Findings) -> str:
-    coverage = found.fleet.spent.coverage
-    return f"{percent(coverage)} of the time is known; the rest doesn't count."
-
-
-def _figures(found: Findings) -> Markup:
-    return element("dl", *(_figure(*figure) for figure in _figures_of(found)), class_="figures")
-
-
-def _figure(title: str, value: str, more: str = "", bucket: Bucket | None = None) -> Markup:
+def _figure(title: str, value: str, more: str, bucket: Bucket | None) -> Markup:
     shown = element("dd", more, class_="more") if more else None
     return element("div", element("dt", title), element("dd", value, class_="figure"), shown, data_bucket=bucket)
 
 
-def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
-    spent, failed, cost = found.fleet.spent, found.failures, found.flow.cost
+def _figure_texts(findings: ReportFindings) -> Iterator[_FigureText]:
+    spent, failed, counts = findings.fleet.spent, findings.failures, findings.traffic.counts
     down, degraded = spent.of(Bucket.DOWN), spent.of(Bucket.DEGRADED)
     flowing = spent.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
     for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
-        more = f"link-hours, {words.share(seconds, flowing)} of the time"
-        yield title, words.link_hours(seconds), more, bucket if seconds else None
-    if (behind := found.fleet.lag.seconds) is not None:
+        more = f"link-hours, {formatting.share(seconds, flowing)} of the time"
+        yield title, formatting.link_hours(seconds), more, bucket if seconds else None
+    if (behind := findings.fleet.lag.seconds) is not None:
         more = "link-hours further behind than lag-critical"
-        yield "Lag critical", words.link_hours(behind), more, Bucket.DEGRADED if behind else None
+        yield "Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
     yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
-    yield "Messages", count(cost.messages), f"{count(cost.bytes)} bytes forwarded", None
-    waited = f"{words.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
+    yield "Messages", count(counts.messages), f"{count(counts.bytes)} bytes forwarded", None
+    waited = f"{formatting.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
     yield "Delayed", count(failed.waited), waited, None
-    set_aside = Bucket.DEGRADED if cost.quarantined else None
-    yield "Quarantined", count(cost.quarantined), "messages to look after", set_aside
-    yield "Stopped by max-hops", count(cost.dropped), "messages not sent on to where they had been: no loss", None
-    yield from _kept(found)
+    quarantined = Bucket.DEGRADED if counts.quarantined else None
+    yield "Quarantined", count(counts.quarantined), "messages to look after", quarantined
+    yield "Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss", None
+    if judged := [objective for objective in findings.objectives.results if objective.links]:
+        links, met = sum(one.links for one in judged), sum(one.met for one in judged)
+        burning = sum(one.burning for one in judged)
+        more = f"{plural(burning, 'link')} at risk now" if burning else "of links with objectives"
+        yield "Objectives kept", f"{count(met)} of {count(links)}", more, Bucket.UP if met == links else Bucket.DOWN
 
 
-def _kept(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
-    judged = [objective for objective in found.promises.objectives if objective.links]
-    if not judged:
-        return
-    links, met = sum(one.links for one in judged), sum(one.met for one in judged)
-    burning = sum(one.burning for one in judged)
-    more = f"{plural(burning, 'link')} at risk now" if burning else "of links with objectives"
-    yield "Objectives kept", f"{count(met)} of {count(links)}", more, Bucket.UP if met == links else Bucket.DOWN
-
-
-def _outages(found: Findings, calendar: Calendar) -> Markup:
-    shown = found.failures.troubles[:TOLD]
+def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:
+    shown = findings.failures.disruptions[:DISRUPTIONS_SHOWN]
     if not shown:
         return section("outages", "What happened", nothing("No link failed, and none was blocked, in this period."))
-    rest = found.failures.troubles_in_all - len(shown)
-    items = [element("li", sentence(trouble, calendar, drawn(found))) for trouble in shown]
+    rest = findings.failures.disruption_count - len(shown)
+    items = [element("li", _sentence(disruption, calendar, findings.with_timeline)) for disruption in shown]
     more = element("p", f"{plural(rest, 'lesser cause')} of trouble omitted.", class_="muted") if rest > 0 else None
     note = "What cost most time first; repeats for the same reason are one line."
     return section("outages", "What happened", element("ul", *items, class_="outages"), more, note=note)
 
 
-def sentence(trouble: Trouble, calendar: Calendar, links: Collection[Which]) -> Markup:
+def _sentence(disruption: Disruption, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
     """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down for 29 min, connection refused.`"""
-    when = f"{calendar.span(trouble.span)} {calendar.at(trouble.span.start):%Z}"
-    if trouble.open:
-        when = f"since {calendar.moment(trouble.span.start)} {calendar.at(trouble.span.start):%Z}, not over"
-    if trouble.status == BEHIND:
-        said = f" further behind than lag-critical for {_in_all(trouble.seconds, trouble.links)} in all."
-        return join(element("b", when), ": ", _who(trouble, links), said)
-    return join(
-        element("b", when), ": ", _who(trouble, links), f" {trouble.status} {_for_how_long(trouble)}, ",
-        element("bdi", words.why(trouble.reason, trouble.error)), ".",
-    )  # fmt: skip
+    when = f"{calendar.span(disruption.span)} {calendar.at(disruption.span.start):%Z}"
+    if disruption.open:
+        when = f"since {calendar.day_and_time(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
+    if disruption.status == model.BEHIND:
+        text = f" further behind than lag-critical for {_in_all(disruption.seconds, disruption.links)} in all."
+        return join(element("b", when), ": ", _who(disruption, with_timeline), text)
+    how_long, cause = _for_how_long(disruption), formatting.why(disruption.reason, disruption.error)
+    text = f" {disruption.status} {how_long}, "
+    return join(element("b", when), ": ", _who(disruption, with_timeline), text, element("bdi", cause), ".")
 
 
-def _for_how_long(trouble: Trouble) -> str:
-    in_all = _in_all(trouble.seconds, trouble.links)
-    if trouble.times == 1:
-        return f"for {duration(trouble.longest)}" + (f" ({in_all})" if trouble.links > 1 else "")
-    return f"{count(trouble.times)} times, for {duration(trouble.longest)} at most and {in_all} in all"
+def _for_how_long(disruption: Disruption) -> str:
+    in_all = _in_all(disruption.seconds, disruption.links)
+    if disruption.times == 1:
+        return f"for {duration(disruption.longest)}" + (f" ({in_all})" if disruption.links > 1 else "")
+    return f"{count(disruption.times)} times, for {duration(disruption.longest)} at most and {in_all} in all"
 
 
 def _in_all(seconds: float, links: int) -> str:
-    return f"{words.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
+    return f"{formatting.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
 
 
-def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
-    if trouble.scope is None:
-        return words.linked(trouble.which, links)
-    of = "to upstream" if trouble.scope == "upstream" else "of agent"
-    return join(f"{plural(trouble.links, 'link')} {of} ", words.name(trouble.name))
+def _who(disruption: Disruption, with_timeline: Collection[LinkIdentity]) -> Markup:
+    if disruption.scope is None:
+        return formatting.linked(disruption.identity, with_timeline)
+    of = "to upstream" if disruption.scope == "upstream" else "of agent"
+    return join(f"{plural(disruption.links, 'link')} {of} ", formatting.name(disruption.name))
 
 
-def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
-    worse = [link for link in links if _is_worse(link)]
+def _worst(findings: ReportFindings) -> Markup:
+    worse = [link for link in findings.worst[:LINKS_SHOWN] if link.spent.was_unavailable or link.lag_critical]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
-    return section("worst", "Worst links", links_table("Links with the least availability", worse, timelines))
+    shown = links_table("Links with the least availability", worse, findings.with_timeline)
+    return section("worst", "Worst links", shown)
 
 
-def _is_worse(link: LinkTime) -> bool:
-    available = link.spent.availability
-    return (available is not None and available < 100.0) or bool(link.lag_critical)
+def incidents(failures: model.Failures, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
+    if not failures.most_severe:
+        return section("incidents", "Incidents", nothing("No incidents."))
+    rest = failures.incidents - len(failures.most_severe)
+    more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
+    rows = (_incident_row(incident, calendar, with_timeline) for incident in failures.most_severe)
+    content = table("Incidents", ("When", "Link", "Down", "Why", "Waited"), rows, class_="incidents")
+    note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
+    return section("incidents", "Incidents", content, note=note)
+
+
+def _incident_row(
+    incident: model.Incident, calendar: Calendar, with_timeline: Collection[LinkIdentity]
+) -> tuple[Child, ...]:
+    open_ = element("span", " not over", class_="beside") if incident.open else None
+    flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
+    waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)
+    return (
+        element("span", calendar.span(incident.span), open_),
+        element("span", formatting.linked(incident.identity, with_timeline)),
+        f"{duration(incident.down_seconds)}{flaps}",
+        element("bdi", formatting.why(incident.reason, incident.error)),
+        waited,
+    )

@@ -8,18 +8,22 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from agent.core.export_event import SCHEMA
-from agent.pipeline.reading.inputs import InputFile
-from agent.pipeline.reading.presence import NAMELESS
-from agent.pipeline.reading.thinning import MISSED_HEARTBEATS
-from agent.pipeline.schema import CELL
+from agent.pipeline.schema import CELL, DAY, MISSED_HEARTBEATS, NAMELESS
 from agent.pipeline.window import Bounds
 
 LAYOUT: Final = 5
 """The version of the data kept between runs; another version is not read but rebuilt."""
-DAY: Final = 24 * 3600 * 1_000_000 // CELL
-"""Cells of a day in UTC."""
 COMPACT_FROM: Final = 8  # batches; so a line is written again once for each factor of eight
 COMPACT_TO: Final = 4_000_000  # kept lines of one batch
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InputFile:
+    """A file that has changed counts as another one; `modified` is in microseconds."""
+
+    path: str
+    length: int
+    modified: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Batch:
     """The latest schema of lines that was known when they were read."""
 
     def meets(self, other: Batch) -> bool:
-        """Whether both may hold lines of the same five minutes."""
+        """True if both may hold lines of the same five minutes."""
         mine, theirs = self.content, other.content
         if mine.first is None or mine.last is None or theirs.first is None or theirs.last is None:
             return False
@@ -67,7 +71,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class TablesMade:
+class ExistingTables:
     """The existing tables: what they were `made_of` besides lines, and their window. From `touched` on they are
     outdated: new lines have arrived, or a run is about to make them. During that run they are not `whole`.
     """
@@ -78,7 +82,7 @@ class TablesMade:
     touched: int | None = None
     whole: bool = True
 
-    def touched_from(self, moment: int | None) -> TablesMade:
+    def outdated_from(self, moment: int | None) -> ExistingTables:
         moments = [at for at in (self.touched, moment, self.end) if at is not None]
         return replace(self, touched=min(moments))
 
@@ -89,7 +93,7 @@ class Ledger:
 
     roots: frozenset[str] = frozenset()
     batches: tuple[Batch, ...] = ()
-    standing: TablesMade | None = None
+    tables: ExistingTables | None = None
     settled: int = 0
     settled_lines: int = 0
 
@@ -102,7 +106,7 @@ class Ledger:
         return 1 + max((batch.number for batch in self.batches), default=0)
 
     def covers(self, roots: Iterable[str]) -> bool:
-        """Whether all directories that were read are still inputs: lines of a removed one can't be distinguished."""
+        """True if all directories that were read are still inputs: lines of a removed one can't be distinguished."""
         return self.roots <= frozenset(roots)
 
     def stale(self, present: frozenset[InputFile]) -> tuple[Batch, ...]:
@@ -119,7 +123,7 @@ class Ledger:
     def replaced(self, gone: Sequence[Batch], new: Batch) -> Ledger:
         kept = [one for one in self.batches if one not in gone]
         first = sum((one.content for one in gone), new.content).first
-        changed = replace(self, batches=(*kept, new), standing=self.standing and self.standing.touched_from(first))
+        changed = replace(self, batches=(*kept, new), tables=self.tables and self.tables.outdated_from(first))
         last = changed.content().last
         reached = [0 if last is None else _day(last)] + ([] if first is None else [_day(first - changed.reach)])
         return replace(changed, settled=min(self.settled, *reached))
@@ -143,14 +147,14 @@ class Ledger:
         that the agent has lived since an earlier heartbeat, and that its lines counted until then."""
         return NAMELESS + 2 * max(CELL, MISSED_HEARTBEATS * (self.content().interval or 0))
 
-    def has(self, made_of: str) -> bool:
-        """Whether tables made from this exist and nothing is new."""
-        existing = self.standing
+    def is_current(self, made_of: str) -> bool:
+        """True if tables made from this exist and nothing is new."""
+        existing = self.tables
         return existing is not None and existing.made_of == made_of and existing.touched is None and existing.whole
 
-    def touched(self, made_of: str, within: Bounds) -> int:
-        """From when on tables have to be made: earlier dates would not change."""
-        existing = self.standing
+    def outdated_since(self, made_of: str, within: Bounds) -> int:
+        """The instant from which tables have to be made: earlier dates would not change."""
+        existing = self.tables
         if existing is None or existing.made_of != made_of or existing.start != within.start:
             return within.start
         moment = existing.end if existing.touched is None else existing.touched
@@ -204,7 +208,7 @@ class Ledger:
         ]
         data = {
             "layout": LAYOUT,
-            "standing": self.standing and asdict(self.standing),
+            "standing": self.tables and asdict(self.tables),
             "settled": [self.settled, self.settled_lines],
             "roots": sorted(self.roots),
             "batches": batches,
@@ -230,5 +234,5 @@ def parse_ledger(text: str) -> Ledger:
         )
         for one in data["batches"]
     )
-    standing = data["standing"] and TablesMade(**data["standing"])
+    standing = data["standing"] and ExistingTables(**data["standing"])
     return Ledger(frozenset(data["roots"]), batches, standing, *data["settled"])

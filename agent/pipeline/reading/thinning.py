@@ -1,9 +1,13 @@
-"""Keeps the first and the last of consecutive lines that report the same: the tables are the same as with all lines.
+"""Keeps the lines that matter: with them the tables are the same as with all lines.
 
-Only neighbours within five minutes of one agent's lines on one link are compared. So this step, the only one that moves
-all lines, is spread evenly however many lines one link has, and every later step moves only a fraction.
+First the first and the last of consecutive lines that report the same. Only neighbours within five minutes of one
+agent's lines on one link are compared. So this step, the only one that moves all lines, is spread evenly however many
+lines one link has, and every later step moves only a fraction. Around an agent's absence all lines matter: until when a
+link's status holds depends on them.
 
-Around an agent's absence all lines matter: until when a link's status holds depends on them.
+Later, past days are settled: reduced to the few lines with which later days have the same results as with all of them.
+The five minutes of a settled day have been counted. What remains is the period in which an agent reported the same, the
+values of counters, and gaps: a few lines a day for each agent and link.
 """
 
 from __future__ import annotations
@@ -14,72 +18,63 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import AgentStatus, EventType
-from agent.pipeline.schema import CELL, COUNTERS
+from agent.pipeline.reading import lifetimes
+from agent.pipeline.schema import CELL, COUNTERS, DAY, LINK_ATTRIBUTES, MISSED_HEARTBEATS, USUAL_INTERVAL
+from agent.pipeline.window import Bounds
 
-MISSED_HEARTBEATS: Final = 3
-
-COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", "lag_is_critical", *COUNTERS)
+_COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", "lag_is_critical", *COUNTERS)
+_COMPARED_IN_DAY: Final = ("silent", "first", "life", "named", "attributes", "measured")
 
 
 def thin(lines: DataFrame) -> DataFrame:
     """Adds `cell_backlog`, the highest of an agent, link and cell; `silent`: heartbeats are missing before it; `first`:
     it is the first of its cell; `lines`, with the first: their number; and `unbroken`, for settled days."""
-    rest = [name for name in lines.columns if name not in COMPARED]
+    rest = [name for name in lines.columns if name not in _COMPARED]
     # One number sorts much faster than five texts, and a struct is copied as a whole, columns one by one.
     packed = lines.select(
         fn.xxhash64("agent", "cell", "line").alias("key"),
-        fn.xxhash64("group", "link").alias("speaker"),
+        fn.xxhash64("group", "link").alias("reporter"),
         "ts",
         "seq",
-        fn.struct(*COMPARED).alias("this"),
+        fn.struct(*_COMPARED).alias("this"),
         fn.struct(*rest).alias("rest"),
     )
     # Both windows use one exchange and one sort.
-    speaker = Window.partitionBy("key", "speaker")
-    ordered = speaker.orderBy("ts", "seq")
+    by_reporter = Window.partitionBy("key", "reporter")
+    ordered = by_reporter.orderBy("ts", "seq")
     neighbours = packed.repartition("key").withColumns(
         {
             "before": fn.lag("this").over(ordered),
             "after": fn.lead("this").over(ordered),
-            "cell_backlog": fn.max("this.backlog").over(speaker),
-            "all": fn.count(fn.lit(1)).over(speaker),
+            "cell_backlog": fn.max("this.backlog").over(by_reporter),
+            "all": fn.count(fn.lit(1)).over(by_reporter),
         }
     )
-    of_agent = Window.partitionBy("key")
-    absences = neighbours.withColumns(
-        {
-            "absences": fn.flatten(fn.collect_list(_absences()).over(of_agent)),
-            "spoke": fn.max(_is_own()).over(of_agent),
-        }
-    )
-    kept = absences.where(
-        _edge("before", "this")
-        | _edge("this", "after")
-        | matters_by_itself()
-        | fn.col("rest.why").isNotNull()
-        | (~_is_own() & _near_an_absence())
-    )
-    silent = fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent")
+    by_agent = Window.partitionBy("key")
+    absences = fn.flatten(fn.collect_list(_absences()).over(by_agent))
+    with_absences = neighbours.withColumns({"absences": absences, "has_own": fn.max(_is_own()).over(by_agent)})
+    changes = _edge("before", "this") | _edge("this", "after") | _matters_by_itself()
+    kept = with_absences.where(changes | fn.col("rest.why").isNotNull() | (~_is_own() & _near_an_absence()))
     first = fn.col("before").isNull()
-    counted = fn.when(first, fn.col("all")).otherwise(0)
     return kept.select(
         "this.*",
         "rest.*",
         "cell_backlog",
-        silent,
+        fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent"),
         first.alias("first"),
-        counted.alias("lines"),
+        fn.when(first, fn.col("all")).otherwise(0).alias("lines"),
         fn.lit(False).alias("unbroken"),
     )
 
 
 def _is_own() -> Column:
+    """True for a line that an agent wrote about itself."""
     return fn.coalesce(fn.col("this")["type"] == EventType.AGENT, fn.lit(False))
 
 
 def _absences() -> Column:
-    """When the agent may have been away, as known from one of its own lines: lives begin and end there. An agent that
-    doesn't know its group is in the partition of all groups, so such a line counts by itself."""
+    """The times in which the agent may have been away, as one of its own lines shows: lives begin and end there. An
+    agent that doesn't know its group is in the partition of all groups, so such a line counts by itself."""
     this, before, after, group = fn.col("this"), fn.col("before"), fn.col("after"), fn.col("rest")["group"]
     start = fn.col("rest")["cell"] * CELL
     patience = MISSED_HEARTBEATS * fn.coalesce(this["interval"], fn.lit(0))
@@ -100,7 +95,7 @@ def _absences() -> Column:
 
 
 def _near_an_absence() -> Column:
-    """Whether a line is the last before one, within it, or the first after it."""
+    """True for a line that is the last before an absence, within it, or the first after it."""
     since = fn.coalesce(fn.col("before")["ts"], fn.lit(0))
     until = fn.coalesce(fn.col("after")["ts"], fn.lit(2**62))
 
@@ -108,16 +103,16 @@ def _near_an_absence() -> Column:
         its_own = span["group"].isNull() | (span["group"] == fn.col("rest")["group"])
         return its_own & (span["since"] <= until) & (span["until"] >= since)
 
-    return ~fn.col("spoke") | ((fn.size("absences") > 0) & fn.exists("absences", near))
+    return ~fn.col("has_own") | ((fn.size("absences") > 0) & fn.exists("absences", near))
 
 
 def _edge(before: str, after: str) -> Column:
-    """Whether something changed or is missing between two lines, or one of them doesn't exist."""
-    return differs(before, after) | fn.coalesce(_silent(before, after), fn.lit(False))
+    """True if something changed or is missing between two lines, or one of them doesn't exist."""
+    return _differs(before, after) | fn.coalesce(_silent(before, after), fn.lit(False))
 
 
-def differs(before: str, after: str) -> Column:
-    """Whether two lines report another status or lag, or one of them doesn't exist."""
+def _differs(before: str, after: str) -> Column:
+    """True if two lines report another status or lag, or one of them doesn't exist."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     of_lag = ~first["lag_is_critical"].eqNullSafe(second["lag_is_critical"])
@@ -129,11 +124,11 @@ def differs(before: str, after: str) -> Column:
 
 
 def _silent(before: str, after: str) -> Column:
-    """Whether three heartbeats of an agent are missing between two of its lines."""
+    """True if three heartbeats of an agent are missing between two of its lines."""
     return fn.col(after)["ts"] - fn.col(before)["ts"] > MISSED_HEARTBEATS * fn.col(before)["interval"]
 
 
-def matters_by_itself() -> Column:
+def _matters_by_itself() -> Column:
     """Lines to keep in any case: a peak of the backlog while messages don't flow, and an agent's own lines except
     heartbeats."""
     this, none = fn.col("this"), fn.lit(-1)
@@ -142,3 +137,62 @@ def matters_by_itself() -> Column:
     falls = backlog >= fn.coalesce(fn.col("after")["backlog"], none)
     of_agent = (this["type"] == EventType.AGENT) & (this["status"] != AgentStatus.HEARTBEAT)
     return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent
+
+
+def settled(lines: DataFrame, within: Bounds) -> DataFrame:
+    """Adds `day`, and sets `unbroken`: between this line and the next were others with the same status, none late."""
+    own = lifetimes.with_groups(lines.where(fn.col("type") == EventType.AGENT), into="reporter")
+    of_links = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).withColumn("reporter", fn.col("group"))
+    columns = [name for name in lines.columns if name not in ("interval", "told_in")]  # of its own lines only
+    both = own.unionByName(of_links.select(*columns, "reporter", "life"), allowMissingColumns=True)
+    return _few_of_day(both, lines.columns)
+
+
+def _few_of_day(reported: DataFrame, names: list[str]) -> DataFrame:
+    rest = [name for name in names if name not in (*_COMPARED, *_COMPARED_IN_DAY, "unbroken")]
+    packed = reported.withColumns(
+        {"attributes": fn.xxhash64(*LINK_ATTRIBUTES), "measured": measured(), "named": fn.col("group")}
+    ).select(
+        fn.expr(f"cell div {DAY}").alias("day"),
+        "reporter",
+        fn.struct(*_COMPARED, *_COMPARED_IN_DAY).alias("this"),
+        fn.struct(*rest).alias("rest"),
+    )
+    ordered = Window.partitionBy("day", "reporter", "rest.agent", "rest.link").orderBy("this.ts", "this.seq")
+    neighbours = packed.withColumns({"before": fn.lag("this").over(ordered), "after": fn.lead("this").over(ordered)})
+    kept = _day_edge("before", "this") | _day_edge("this", "after") | _matters_by_itself()
+    judged = neighbours.withColumn("kept", kept).withColumn("unbroken", ~fn.lead("kept", 1, True).over(ordered))
+    return judged.where("kept").select(
+        *(f"this.{name}" for name in _COMPARED),
+        "rest.*",
+        fn.coalesce(_silent_in_day("before", "this"), fn.lit(False)).alias("silent"),
+        fn.col("before").isNull().alias("first"),
+        "unbroken",
+        "day",
+    )
+
+
+def _day_edge(before: str, after: str) -> Column:
+    """As `_edge`, for lines that may be far apart: also of another life, group or description, or late."""
+    first, second = fn.col(before), fn.col(after)
+    another = (
+        ~first["life"].eqNullSafe(second["life"])
+        | ~first["named"].eqNullSafe(second["named"])
+        | (first["attributes"] != second["attributes"])
+        | (first["measured"] != second["measured"])
+    )
+    late = (first["type"] != EventType.AGENT) & (second["ts"] - first["ts"] > CELL)
+    return _differs(before, after) | fn.coalesce(another | late | _silent_in_day(before, after), fn.lit(False))
+
+
+def _silent_in_day(before: str, after: str) -> Column:
+    """As for lives: within a cell by its own lines, at its border by the last line before it."""
+    first, second = fn.col(before), fn.col(after)
+    patience = MISSED_HEARTBEATS * fn.coalesce(first["interval"], fn.lit(USUAL_INTERVAL))
+    missing = (second["silent"] | second["first"]) & (second["ts"] - first["ts"] > patience)
+    return (second["type"] == EventType.AGENT) & missing
+
+
+def measured() -> Column:
+    """True for a line that has transfer times."""
+    return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))

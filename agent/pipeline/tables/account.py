@@ -1,4 +1,4 @@
-"""What became of every message that a link took, by hour and by day; what doesn't add up is a column of its own.
+"""The account of every message that a link took, by hour and by day; what doesn't add up is a column of its own.
 
 Where the upstream's HTTP API is known, also of every message that entered the link's queue.
 """
@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import CELL, LINK, UPSTREAM_COUNTERS
-from agent.pipeline.tables import periods
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, with_hour
 
 _ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
 _COUNTED: Final = ("taken", *_ENDS)
@@ -23,18 +22,17 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     """From the gains of `traffic.cells`: hours and days in which a link was reported. Agents that don't count what they
     take leave nulls."""
     at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
-    dated = periods.dated(counted.withColumn("at", at), "at", hours)
+    dated = with_hour(counted.withColumn("at", at), "at", hours)
     # Days are not complete in a window, and have 23 to 25 hours.
     days = hours.groupBy("day").agg(fn.min("hour_start").alias("day_start"), fn.max("hour_end").alias("day_end"))
     so_far = Window.partitionBy(*LINK).orderBy("hour_start")
     by_hour = (
         dated.groupBy(*LINK, "day", "hour_start", "hour_end")
         .agg(
-            *(fn.sum(name).alias(name) for name in _COUNTED),
+            *(fn.sum(name).alias(name) for name in (*_COUNTED, *UPSTREAM_COUNTERS, "growth")),
             fn.coalesce(fn.sum("settling"), fn.lit(0)).alias("settling"),
             fn.every("accounted").alias("accounted"),
             fn.first("opening").alias("opening"),
-            *(fn.sum(name).alias(name) for name in (*UPSTREAM_COUNTERS, "growth")),
             fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("cell"))).alias("waiting"),
         )
         .withColumn("in_flight_end", fn.col("opening") + fn.sum("settling").over(so_far))
@@ -44,11 +42,10 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     by_day = (
         by_hour.groupBy(*LINK, "day")
         .agg(
-            *(fn.sum(name).alias(name) for name in _COUNTED),
+            *(fn.sum(name).alias(name) for name in (*_COUNTED, *_UPSTREAM)),
             fn.every("accounted").alias("accounted"),
             fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
             fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
-            *(fn.sum(name).alias(name) for name in _UPSTREAM),
             fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
         )
         .join(fn.broadcast(days), "day")
@@ -58,7 +55,7 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _upstream() -> dict[str, Column]:
-    """Of an hour; null where nothing could be compared in it. What is compared later counts in the hour of that."""
+    """Columns of an hour, null where nothing could be compared in it. A later comparison counts in its own hour."""
     entered, acknowledged, settled = (fn.col(name) for name in ("entered", "acknowledged", "settled"))
     unacknowledged = entered - acknowledged - fn.col("growth")
     # What is settled here and not acknowledged there comes again: the broker says so of as many at most.
@@ -92,12 +89,8 @@ def _rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFra
         fn.timestamp_micros(start).alias("start"),
         fn.timestamp_micros(end).alias("end"),
         if_accounted(fn.col("taken"), "taken"),
-        "forwarded",
-        "dropped",
-        "quarantined",
-        if_accounted(fn.col("given_back"), "given_back"),
-        if_accounted(fn.col("in_flight_start"), "in_flight_start"),
-        if_accounted(fn.col("in_flight_end"), "in_flight_end"),
+        *("forwarded", "dropped", "quarantined"),
+        *(if_accounted(fn.col(name), name) for name in ("given_back", "in_flight_start", "in_flight_end")),
         if_accounted(fn.col("taken") - explained, "unexplained"),
         *("entered", "acknowledged", "expired", "uncounted", "repeated"),
         (fn.col("waiting") - fn.col("growth")).alias("backlog_start"),

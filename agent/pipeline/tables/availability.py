@@ -1,4 +1,4 @@
-"""Time of each link in each bucket, by hour and by day of a time zone, and its failures."""
+"""Time of each link in each bucket, by hour and by day of a time zone, and its failures; also by pair of clusters."""
 
 from __future__ import annotations
 
@@ -6,53 +6,48 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import EXPECTED, LINK, Bucket
-from agent.pipeline.tables import periods
-from agent.pipeline.tables.periods import seconds
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, seconds, split_by_hour, with_hour
+
+_BUCKETS = tuple(bucket.value for bucket in Bucket)
 
 
 def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     spans = found.select(*LINK, "start", "end", "bucket").unionByName(_lags(found), allowMissingColumns=True)
-    parts = periods.cut(spans, hours)
+    parts = split_by_hour(spans, hours)
     changed = (
         fn.col("bucket").isNotNull() & (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
     )
     critical = fn.col("critical")
     by_hour = parts.groupBy(*LINK, "hour_start", "hour_end", "day").agg(
-        *(fn.sum(_in(bucket, fn.col("part"))).alias(bucket.value) for bucket in Bucket),
+        *(fn.sum(fn.when(fn.col("bucket") == name, fn.col("part")).otherwise(0)).alias(name) for name in _BUCKETS),
         # An interval that crosses midnight UTC within an hour has two parts.
         fn.size(fn.collect_set(fn.when(changed, fn.col("start")))).cast("bigint").alias("transitions"),
         # Null if nothing is known of the lag.
         fn.sum(fn.when(critical, fn.col("part")).when(~critical, 0)).alias("lag_critical"),
     )
     both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
-    return _judged(both, _failed(failures, hours))
+    return _finished(both, _incidents_by_period(failures, hours))
 
 
 def _lags(found: DataFrame) -> DataFrame:
-    """When the lag of a link that should move messages was critical, and when not; nothing for the rest."""
+    """The times in which the lag of a link that should move messages was critical or not; nothing for the rest."""
     expected = found.where(fn.col("bucket").isin([bucket.value for bucket in EXPECTED]))
     return expected.select(*LINK, fn.inline("lags"))
 
 
 def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
-    return (
-        by_hour.groupBy(*LINK, "day", *key)
-        .agg(
-            fn.lit(period).alias("period"),
-            fn.min("hour_start").alias("start"),
-            fn.max("hour_end").alias("end"),
-            *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
-            fn.sum("transitions").alias("transitions"),
-            fn.sum("lag_critical").alias("lag_critical"),
-        )
-        .drop(*key)
+    sums = by_hour.groupBy(*LINK, "day", *key).agg(
+        fn.lit(period).alias("period"),
+        fn.min("hour_start").alias("start"),
+        fn.max("hour_end").alias("end"),
+        *(fn.sum(name).alias(name) for name in (*_BUCKETS, "transitions", "lag_critical")),
     )
+    return sums.drop(*key)
 
 
-def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
+def _incidents_by_period(failures: DataFrame, hours: DataFrame) -> DataFrame:
     """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
-    begun = periods.dated(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
+    begun = with_hour(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
     placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
     both = placed.withColumn("period", fn.lit("hour")).unionByName(
         placed.withColumns({"period": fn.lit("day"), "hour_start": fn.lit(None).cast("bigint")})
@@ -67,13 +62,10 @@ def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
     )
 
 
-def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
+def _finished(spent: DataFrame, failed: DataFrame) -> DataFrame:
     ours = spent.withColumn("hour_start", fn.when(fn.col("period") == "hour", fn.col("start")))
-    keys = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
-    condition = keys[0]
-    for key in keys[1:]:
-        condition = condition & key
-    joined = ours.join(failed, condition, "left").select(
+    same = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
+    joined = ours.join(failed, same, "left").select(
         *(ours[name] for name in ours.columns),
         *(failed[name] for name in ("incidents", "repair", "repaired", "median", "p90", "longest")),
     )
@@ -100,10 +92,24 @@ def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
     )
 
 
-def _in(bucket: Bucket, value: Column) -> Column:
-    return fn.when(fn.col("bucket") == bucket, value).otherwise(0)
-
-
 def percent(part: Column, whole: Column) -> Column:
     """Null if the total is zero."""
     return fn.when(whole > 0, part / whole * 100.0)
+
+
+def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
+    """From the finished tables `availability` and `traffic`; a link without known availability is never the worst."""
+    ends = ("upstream_cluster", "cluster", "date")
+    moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
+    days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")
+    own = fn.col("availability_percent")
+    # A sum of decimals is the same in any order; a sum of doubles is not.
+    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+    return days.groupBy(*ends).agg(
+        fn.count("link").alias("links"),
+        fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages"),
+        fn.coalesce(fn.sum("bytes"), fn.lit(0)).alias("bytes"),
+        percent(fn.sum("up_seconds").cast("double"), flowing.cast("double")).alias("availability_percent"),
+        fn.min_by("link", fn.when(own.isNotNull(), fn.struct(own, "group", "link"))).alias("worst_link"),
+        fn.min(own).alias("worst_link_availability_percent"),
+    )

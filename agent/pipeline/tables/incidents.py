@@ -8,12 +8,10 @@ from pyspark.sql import functions as fn
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.window import Bounds
 
-TOGETHER = 60 * SECOND
+SIMULTANEOUS = 60 * SECOND
 """Links that fail within this of each other may have failed together."""
 MANY = 3
 """This many links are no coincidence."""
-
-_FAILED = ("backoff", "invalid")
 
 
 def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
@@ -21,7 +19,7 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
     start that succeeds at once is no failure: it neither begins an outage nor continues one."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
     down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
-    failed = fn.col("status").isin(*_FAILED)
+    failed = fn.col("status").isin("backoff", "invalid")
 
     def latest(value: str, condition: Column) -> Column:
         return fn.coalesce(fn.last(fn.when(condition, fn.col(value)), ignorenulls=True).over(by_time), fn.lit(-1))
@@ -52,32 +50,32 @@ def incidents(down: DataFrame, within: Bounds) -> DataFrame:
     )
 
 
-def grouped(found: DataFrame, links: DataFrame) -> DataFrame:
+def with_outages(found: DataFrame, links: DataFrame) -> DataFrame:
     """Adds the attributes of each link, and the outage it was part of if many links failed together."""
     named = found.join(links, [*LINK], "left").withColumns(
         {"of_upstream": fn.coalesce("upstream_cluster", "uri"), "of_agent": fn.concat_ws("/", "group", "agent")}
     )
-    marked = _together(_together(named, "of_upstream"), "of_agent")
+    marked = _with_simultaneous(_with_simultaneous(named, "of_upstream"), "of_agent")
     by_upstream = (fn.col("of_upstream_links") >= MANY) & (fn.col("of_upstream_links") >= fn.col("of_agent_links"))
     by_agent = fn.col("of_agent_links") >= MANY
+
+    def either(of_upstream: Column, of_agent: Column) -> Column:
+        return fn.when(by_upstream, of_upstream).when(by_agent, of_agent)
+
     return marked.withColumns(
         {
-            "outage_scope": _either(by_upstream, fn.lit("upstream"), by_agent, fn.lit("agent")),
-            "outage_name": _either(by_upstream, fn.col("of_upstream"), by_agent, fn.col("of_agent")),
-            "outage_links": _either(by_upstream, fn.col("of_upstream_links"), by_agent, fn.col("of_agent_links")),
-            "outage": _either(by_upstream, fn.col("of_upstream_id"), by_agent, fn.col("of_agent_id")),
+            "outage_scope": either(fn.lit("upstream"), fn.lit("agent")),
+            "outage_name": either(fn.col("of_upstream"), fn.col("of_agent")),
+            "outage_links": either(fn.col("of_upstream_links"), fn.col("of_agent_links")),
+            "outage": either(fn.col("of_upstream_id"), fn.col("of_agent_id")),
         }
     )
 
 
-def _either(first: Column, then: Column, second: Column, otherwise: Column) -> Column:
-    return fn.when(first, then).when(second, otherwise)
-
-
-def _together(found: DataFrame, by: str) -> DataFrame:
+def _with_simultaneous(found: DataFrame, by: str) -> DataFrame:
     """Adds the number of links that share `by` and failed at about the same time, and an id."""
     by_time = Window.partitionBy(by).orderBy("start", *LINK)
-    apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > TOGETHER, fn.lit(True))
+    apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > SIMULTANEOUS, fn.lit(True))
     numbered = found.withColumn("apart", apart.cast("int")).withColumn("wave", fn.sum("apart").over(by_time))
     wave = Window.partitionBy(by, "wave")
     many = fn.size(fn.collect_set(fn.struct(*LINK)).over(wave)).cast("bigint")

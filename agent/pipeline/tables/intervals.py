@@ -1,4 +1,6 @@
-"""The combined reports of agents on a link: exactly one status at each instant of the window."""
+"""From reports to intervals: how long each report of an agent on a link is valid, and, of all reports together, exactly
+one status of the link at each instant of the window.
+"""
 
 from __future__ import annotations
 
@@ -7,52 +9,94 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from agent.pipeline.schema import BUCKETS, LINK, TRAITS, Bucket
+from agent.core.export_event import EventType
+from agent.pipeline.schema import BUCKETS, CELL, LINK, LINK_ATTRIBUTES, MISSED_HEARTBEATS, USUAL_INTERVAL, Bucket
 from agent.pipeline.window import Bounds
 
+_REPORTER = ("group", "link", "agent")
 _REPORTED = ("agent", "reason", "error", "backlog")
 _LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
 """Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
 critical: three sums for each status would be three times as many columns."""
 
 
-def traits(lines: DataFrame) -> DataFrame:
+def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
+    """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
+    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
+    followed = lines.withColumns(
+        {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
+    ).withColumn("valid_until", _valid_until(within))
+    # A link whose samples stop has ended, even if its agent is alive.
+    silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("valid_until") - fn.col("ts") > _patience())
+    reported = followed.withColumn("valid_until", fn.when(silent, fn.col("ts")).otherwise(fn.col("valid_until")))
+    return _joined_reports(reported)
+
+
+def _valid_until(within: Bounds) -> Column:
+    ts, following = fn.col("ts"), fn.col("next_ts")
+    same_life = fn.col("next_life") == fn.col("life")
+    by_agent = fn.when(same_life, following).otherwise(fn.greatest(ts, fn.col("last")))
+    end = fn.coalesce(following, fn.greatest(ts, fn.lit(within.end)))
+    by_itself = fn.when(fn.col("unbroken") | (end - ts <= _patience()), end).otherwise(ts)
+    return fn.when(fn.col("life").isNull(), by_itself).otherwise(by_agent)
+
+
+def _patience() -> Column:
+    interval = fn.coalesce("interval", fn.lit(USUAL_INTERVAL))
+    return fn.greatest(MISSED_HEARTBEATS * interval, fn.lit(CELL))
+
+
+def _joined_reports(reported: DataFrame) -> DataFrame:
+    """Combines lines that report the same, with no gap between them."""
+    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    before = fn.lag(fn.struct("valid_until", "status", "lag_is_critical")).over(ordered)
+    same = fn.col("before")["status"] == fn.col("status")
+    same &= fn.col("before")["lag_is_critical"].eqNullSafe(fn.col("lag_is_critical"))
+    goes_on = (fn.col("before")["valid_until"] >= fn.col("ts")) & same
+    return (
+        reported.withColumn("before", before)
+        .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
+        .groupBy(*_REPORTER, "stretch", "status", "lag_is_critical")
+        .agg(
+            fn.min("ts").alias("start"),
+            fn.max("valid_until").alias("end"),
+            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
+            fn.max("backlog").alias("backlog"),
+        )
+        .select(*_REPORTER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
+    )
+
+
+def link_attributes(lines: DataFrame) -> DataFrame:
     """The other attributes of each link: the last reported ones."""
-    latest = [
-        fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
-        for trait in TRAITS
-    ]
-    return lines.groupBy(*LINK).agg(*latest)
+    latest = {name: fn.when(fn.col(name).isNotNull(), fn.struct("ts", "seq", name)) for name in LINK_ATTRIBUTES}
+    return lines.groupBy(*LINK).agg(*(fn.max_by(name, order).alias(name) for name, order in latest.items()))
 
 
-def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     """The best reported status counts; without a report the link is `unknown`, also before it appears. `lags`: the
     parts of it in which the lag was critical for an agent whose status counts, or for none of them."""
-    points = _points(said, links, within)
+    points = _changes(reports, links, within)
     by_time = Window.partitionBy(*LINK).orderBy("at")
-    standing = points.withColumns(
+    states = points.withColumns(
         {f"{status}_count": fn.sum(f"{status}_change").over(by_time) for status in BUCKETS}
         | {f"{status}_reported": fn.last(f"{status}_reported", ignorenulls=True).over(by_time) for status in BUCKETS}
         | {"end": fn.lead("at").over(by_time)}
     )
-    status = _first([(fn.col(f"{name}_count") > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
-    reported = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
-    best = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_count")) for name in BUCKETS], fn.lit(0))
+    counts = {name: fn.col(f"{name}_count") for name in BUCKETS}
+    status = _first([(counts[name] > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
+    reported = _first([(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
+    best = _first([(counts[name] > 0, counts[name]) for name in BUCKETS], fn.lit(0))
     critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
-    pieces = standing.where(fn.col("end").isNotNull()).select(
-        *LINK,
-        fn.col("at").alias("start"),
-        "end",
-        status.alias("status"),
-        reported.alias("reported"),
-        critical.alias("critical"),
-    )
-    return _merged(pieces)
+    found = (status.alias("status"), reported.alias("reported"), critical.alias("critical"))
+    pieces = states.where(fn.col("end").isNotNull()).select(*LINK, fn.col("at").alias("start"), "end", *found)
+    return _merged_pieces(pieces)
 
 
-def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+def _changes(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     """A row for each instant at which a report on a link begins or ends."""
-    cut = said.withColumns(
+    cut = reports.withColumns(
         {"start": fn.greatest("start", fn.lit(within.start)), "end": fn.least("end", fn.lit(within.end))}
     ).where(fn.col("start") < fn.col("end"))
     both = fn.array(
@@ -61,14 +105,11 @@ def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     )
     changes = cut.select(*LINK, fn.inline(both), "status", "lag_is_critical", fn.struct(*_REPORTED).alias("reported"))
     edges = links.select(*LINK, fn.explode(fn.array(fn.lit(within.start), fn.lit(within.end))).alias("at"))
-    return (
-        changes.unionByName(edges, allowMissingColumns=True)
-        .groupBy(*LINK, "at")
-        .agg(
-            *(_change(status).alias(f"{status}_change") for status in BUCKETS),
-            *(fn.max(_begun(status)).alias(f"{status}_reported") for status in BUCKETS),
-        )
-    )
+    begun = {status: (fn.col("status") == status) & (fn.col("change") > 0) for status in BUCKETS}
+    return changes.unionByName(edges, allowMissingColumns=True).groupBy(*LINK, "at").agg(
+        *(_change(status).alias(f"{status}_change") for status in BUCKETS),
+        *(fn.max(fn.when(begun[status], fn.col("reported"))).alias(f"{status}_reported") for status in BUCKETS),
+    )  # fmt: skip
 
 
 def _change(status: str) -> Column:
@@ -77,21 +118,17 @@ def _change(status: str) -> Column:
     return fn.sum(fn.when(fn.col("status") == status, fn.col("change") * weight).otherwise(0))
 
 
-def _begun(status: str) -> Column:
-    return fn.when((fn.col("status") == status) & (fn.col("change") > 0), fn.col("reported"))
-
-
 def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
     return reduce(lambda rest, case: fn.when(case[0], case[1]).otherwise(rest), reversed(cases), otherwise)
 
 
-def _merged(pieces: DataFrame) -> DataFrame:
+def _merged_pieces(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
     known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
-    bucket = _first(
-        [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()], fn.lit(Bucket.UNKNOWN)
-    )
+    cases = [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()]
+    bucket = _first(cases, fn.lit(Bucket.UNKNOWN))
+    details = ("reported.agent", "reported.reason", "reported.error")
     return (
         pieces.withColumn("changed", changed.cast("int"))
         .withColumn("number", fn.sum("changed").over(by_time))
@@ -103,16 +140,5 @@ def _merged(pieces: DataFrame) -> DataFrame:
             fn.max("reported.backlog").alias("backlog"),
             fn.collect_list(fn.when(known, fn.struct("start", "end", "critical"))).alias("lags"),
         )
-        .select(
-            *LINK,
-            "start",
-            "end",
-            bucket.alias("bucket"),
-            "status",
-            "reported.agent",
-            "reported.reason",
-            "reported.error",
-            "backlog",
-            "lags",
-        )
+        .select(*LINK, "start", "end", bucket.alias("bucket"), "status", *details, "backlog", "lags")
     )

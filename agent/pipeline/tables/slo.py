@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from agent.pipeline.objectives import Objective, ObjectiveKind
 from agent.pipeline.schema import CELL, EXPECTED, LINK, SECOND, Bucket
-from agent.pipeline.spark import literal
+from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.availability import percent
-from agent.pipeline.tables.objectives import Objective, ObjectiveKind
 from agent.pipeline.window import Bounds
 
 _HOUR = 3600 * SECOND
@@ -20,24 +20,17 @@ BURNS = {"1h": _HOUR, "5m": _HOUR // 12, "6h": 6 * _HOUR, "30m": _HOUR // 2, "3d
 _OBJECTIVE = "objective string, measured_by string, target double, days bigint, within double"
 
 
-def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], within: Bounds) -> DataFrame:
+def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], within: Bounds) -> DataFrame:
     """From the finished table `traffic`. Looks back from the end of the window; nothing before its start counts."""
-    rows = [
-        {
-            "objective": one.name,
-            "measured_by": one.kind.value,
-            "target": float(one.target),
-            "days": one.days,
-            "within": one.within,
-        }
-        for one in promised
-    ]
-    wanted = fn.broadcast(literal.table(found.sparkSession, rows, _OBJECTIVE))
-    spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME)).drop("within")
-    if any(one.kind is ObjectiveKind.MESSAGES for one in promised):
+    names = ("objective", "measured_by", "target", "days", "within")
+    values = [(one.name, one.kind.value, float(one.target), one.days, one.within) for one in objectives]
+    rows = [dict(zip(names, each, strict=True)) for each in values]
+    wanted = fn.broadcast(literal_table(found.sparkSession, rows, _OBJECTIVE))
+    measured = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME)).drop("within")
+    if any(one.kind is ObjectiveKind.MESSAGES for one in objectives):
         of_messages = wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)
-        spent = spent.unionByName(_messages(_inside(passed, within).crossJoin(of_messages)))
-    return _judged(spent, within)
+        measured = measured.unionByName(_messages(_inside(passed, within).crossJoin(of_messages)))
+    return _used_budgets(measured, within)
 
 
 def _time(found: DataFrame) -> DataFrame:
@@ -60,34 +53,26 @@ def _messages(passed: DataFrame) -> DataFrame:
     every = fn.element_at("transfer_counts", -1)
     near = fn.expr("nullif(size(filter(transfer_le, bound -> bound <= within)), 0)")
     fast = fn.coalesce(fn.element_at("transfer_counts", near), fn.lit(0))
-    return passed.select(
-        *LINK,
-        "start",
-        (fn.col("start") + CELL).alias("end"),
-        every.alias("amount"),
-        (every - fast).alias("bad"),
-        "objective",
-        "measured_by",
-        "target",
-        "days",
-    )
+    end, bad = (fn.col("start") + CELL).alias("end"), (every - fast).alias("bad")
+    objective = ("objective", "measured_by", "target", "days")
+    return passed.select(*LINK, "start", end, every.alias("amount"), bad, *objective)
 
 
-def _judged(measured: DataFrame, within: Bounds) -> DataFrame:
+def _used_budgets(measured: DataFrame, within: Bounds) -> DataFrame:
     """For time, the part within the period counts; for messages, intervals of five minutes count as a whole."""
     of_time = fn.col("measured_by") == ObjectiveKind.TIME
 
-    def back(by: Column, value: str) -> Column:
+    def last(by: Column, value: str) -> Column:
         inside = fn.col("end") - fn.greatest("start", fn.lit(within.end) - by)
         part = fn.when(of_time, fn.least(value, inside)).otherwise(fn.col(value))
         return fn.sum(fn.when(inside > 0, part).otherwise(0))
 
     whole = fn.col("days") * 24 * _HOUR
     sums = measured.groupBy(*LINK, "objective", "measured_by", "target", "days").agg(
-        back(whole, "amount").alias("amount"),
-        back(whole, "bad").alias("bad"),
+        last(whole, "amount").alias("amount"),
+        last(whole, "bad").alias("bad"),
         *(
-            fn.try_divide(back(fn.lit(span), "bad"), back(fn.lit(span), "amount")).alias(f"share_{name}")
+            fn.try_divide(last(fn.lit(span), "bad"), last(fn.lit(span), "amount")).alias(f"share_{name}")
             for name, span in BURNS.items()
         ),
     )

@@ -7,36 +7,32 @@ import operator
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
+from agent.pipeline.reading.thinning import measured
 from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
-from agent.pipeline.tables import periods
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, with_hour
 
-_SPEAKER = ("group", "link", "agent")
+_REPORTER = ("group", "link", "agent")
 
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row per link and five minutes: increases of counters, transfer times, peak backlog."""
     epochs = _epochs(lines)
-    counted = (
-        _gains(epochs, within)
-        .groupBy(*LINK, "cell")
-        .agg(
-            *(fn.sum(counter).alias(counter) for counter in COUNTERS),
-            fn.sum("settling").alias("settling"),
-            fn.every("accounted").alias("accounted"),
-            fn.sum("growth").alias("growth"),
-            fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
-            fn.max("cell_backlog").alias("backlog"),
-        )
-    )
-    opening = epochs.groupBy(*_SPEAKER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
+    counted = _gains(epochs, within).groupBy(*LINK, "cell").agg(
+        *(fn.sum(counter).alias(counter) for counter in COUNTERS),
+        fn.sum("settling").alias("settling"),
+        fn.every("accounted").alias("accounted"),
+        fn.sum("growth").alias("growth"),
+        fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
+        fn.max("cell_backlog").alias("backlog"),
+    )  # fmt: skip
+    opening = epochs.groupBy(*_REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
     open_at_first = opening.agg(fn.sum("unsettled").alias("opening"))
     return counted.join(_transfers(epochs, within), [*LINK, "cell"], "left").join(open_at_first, [*LINK], "left")
 
 
 def _epochs(lines: DataFrame) -> DataFrame:
     """Numbers the resets of a link's counters at an agent; `whole`: the epoch is known to start at 0."""
-    ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
+    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
     before = fn.col("before")
     fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
     # If a clock is set back, lines of one life are out of order; then `seq` falls too, and it is not a reset.
@@ -54,7 +50,7 @@ def _epochs(lines: DataFrame) -> DataFrame:
 
 
 def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
-    ordered = Window.partitionBy(*_SPEAKER, "epoch").orderBy("ts", "seq")
+    ordered = Window.partitionBy(*_REPORTER, "epoch").orderBy("ts", "seq")
     earlier = ordered.rowsBetween(Window.unboundedPreceding, -1)
 
     def gain(counter: str) -> Column:
@@ -71,9 +67,9 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         "cell_backlog",
         *(gain(counter).alias(counter) for counter in COUNTERS if counter != "given_back"),
         (gain("given_back") + left).alias("given_back"),
-        (_or_none("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
+        (_or_0("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
-        (_or_none("growth") - _or_none_before("growth", ordered)).alias("growth"),
+        (_or_0("growth") - _before_or_0("growth", ordered)).alias("growth"),
         "waiting",
     )
     return gained.where(_inside(within))
@@ -81,15 +77,15 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
 
 def _unsettled_at_first() -> Column:
     """Before the first line of an agent on a link."""
-    return fn.when(fn.col("whole"), 0).otherwise(_or_none("unsettled"))
+    return fn.when(fn.col("whole"), 0).otherwise(_or_0("unsettled"))
 
 
-def _or_none(gauge: str) -> Column:
+def _or_0(gauge: str) -> Column:
     """Agents that don't count it have nothing in flight that is known: not what one before them had."""
     return fn.coalesce(gauge, fn.lit(0))
 
 
-def _or_none_before(change: str, ordered: WindowSpec) -> Column:
+def _before_or_0(change: str, ordered: WindowSpec) -> Column:
     """Of what may fall; of an agent whose start wasn't seen, what it reported first."""
     return fn.coalesce(fn.lag(change).over(ordered), fn.when(~fn.col("whole"), fn.col(change)), fn.lit(0))
 
@@ -107,60 +103,44 @@ def _inside(within: Bounds) -> Column:
 
 def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     """The number of transfers up to each bound, by cell; the last number is the total."""
-    by_time = Window.partitionBy(*_SPEAKER, "epoch").orderBy("cell")
-    ends = (
-        epochs.where(measured())
-        .groupBy(*_SPEAKER, "epoch", "cell")
-        .agg(
-            fn.max("ts").alias("ts"),
-            fn.max("whole").alias("whole"),
-            fn.max_by("transfer", fn.struct("ts", "seq")).alias("transfer"),
-            fn.min_by("transfer", fn.struct("ts", "seq")).alias("first"),
-        )
-        .withColumn("before", fn.lag("transfer").over(by_time))
-    )
+    by_time = Window.partitionBy(*_REPORTER, "epoch").orderBy("cell")
+    order = fn.struct("ts", "seq")
+    ends = epochs.where(measured()).groupBy(*_REPORTER, "epoch", "cell").agg(
+        fn.max("ts").alias("ts"),
+        fn.max("whole").alias("whole"),
+        fn.max_by("transfer", order).alias("transfer"),
+        fn.min_by("transfer", order).alias("first"),
+    ).withColumn("before", fn.lag("transfer").over(by_time))  # fmt: skip
     base = fn.coalesce("before", fn.when(~fn.col("whole"), fn.col("first")))
     comparable = fn.when(base["le"] == fn.col("transfer")["le"], base["count"])
     gained = fn.when(
         comparable.isNotNull(),
         fn.zip_with("transfer.count", comparable, lambda now, then: fn.greatest(now - then, fn.lit(0))),
     ).otherwise(fn.col("transfer")["count"])
-    gains = ends.where(_inside(within)).select(
-        *LINK, "cell", fn.col("transfer")["le"].alias("le"), gained.alias("counts")
-    )
+    le, counts = fn.col("transfer")["le"].alias("le"), gained.alias("counts")
+    gains = ends.where(_inside(within)).select(*LINK, "cell", le, counts)
     together = gains.groupBy(*LINK, "cell", "le").agg(fn.collect_list("counts").alias("all"))
     summed = fn.reduce(
         fn.slice("all", 2, fn.size("all")), fn.col("all")[0], lambda one, other: fn.zip_with(one, other, operator.add)
     )
     # If agents of one link use different bounds, the finer ones are used for all.
     finest = fn.struct(fn.size("le"), "le")
-    return (
-        together.withColumn("counts", summed)
-        .groupBy(*LINK, "cell")
-        .agg(fn.max_by("le", finest).alias("le"), fn.max_by("counts", finest).alias("counts"))
-    )
-
-
-def measured() -> Column:
-    """Whether a line has transfer times."""
-    return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))
+    by_cell = together.withColumn("counts", summed).groupBy(*LINK, "cell")
+    return by_cell.agg(*(fn.max_by(name, finest).alias(name) for name in ("le", "counts")))
 
 
 def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     start = fn.col("cell") * CELL
     covered = fn.least(start + CELL, fn.lit(within.end)) - fn.greatest(start, fn.lit(within.start))
     named = found.join(links, [*LINK], "left").withColumn("start", fn.greatest(start, fn.lit(within.start)))
-    return periods.dated(named, "start", hours).select(
+    return with_hour(named, "start", hours).select(
         *links.columns,
         fn.timestamp_micros(start).alias("start"),
         fn.col("forwarded").alias("messages"),
         "bytes",
         (fn.col("forwarded") * float(SECOND) / covered).alias("rate"),
-        "redelivered",
-        "dropped",
-        "quarantined",
-        "returned",
-        *(quantile(part).alias(f"transfer_p{round(part * 100)}_seconds") for part in (0.5, 0.95, 0.99)),
+        *("redelivered", "dropped", "quarantined", "returned"),
+        *(_quantile(part).alias(f"transfer_p{round(part * 100)}_seconds") for part in (0.5, 0.95, 0.99)),
         fn.col("le").alias("transfer_le"),
         fn.col("counts").alias("transfer_counts"),
         fn.col("backlog").alias("peak_backlog"),
@@ -168,7 +148,7 @@ def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds
     )
 
 
-def quantile(part: float) -> Column:
+def _quantile(part: float) -> Column:
     """Interpolated linearly between two bounds; the last bound for values beyond it."""
     return fn.expr(f"""
         case when element_at(counts, -1) > 0 then (

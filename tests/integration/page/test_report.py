@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from agent.pipeline.findings.model import Findings
+from agent.pipeline.findings.model import ReportFindings
 from agent.pipeline.page.document import page as made
 from tests.integration.page.measures import check_accessible
-from tests.pipeline.page.found import DAY, HOUR, findings
+from tests.pipeline.page.sample_findings import DAY, HOUR, findings
 
 PHONE: Final[ViewportSize] = {"width": 360, "height": 740}
 DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
@@ -28,13 +28,13 @@ def read(browser: Browser, tmp_path: Path) -> Iterator[Read]:
     wrong: list[str] = []
     with ExitStack() as contexts:
 
-        def show(found: Findings, **context: Any) -> Page:
+        def show(found: ReportFindings, **context: Any) -> Page:
             file = tmp_path / "report.html"
             file.write_text(made(found))
             page = contexts.enter_context(browser.new_context(**context)).new_page()
             page.on("console", lambda said: wrong.append(said.text))
             page.on(
-                "request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(file.as_uri()) else None
+                "request", lambda tables: wrong.append(tables.url) if not tables.url.startswith(file.as_uri()) else None
             )
             page.goto(file.as_uri())
             return page

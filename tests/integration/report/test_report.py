@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline import options
-from agent.pipeline.run import run
-from agent.pipeline.spark import files
+from agent.pipeline import files, options
+from agent.pipeline.job import run
 from tests.integration.federation.running import Agent
 from tests.integration.report import account, faults, lag, upstream
 from tests.lab.node import Node

@@ -6,12 +6,21 @@ from html.parser import HTMLParser
 
 import pytest
 
-from agent.pipeline.findings.gather import INCIDENTS, WORST
-from agent.pipeline.findings.model import BEHIND, Account, Findings, Fleet, LagTime, Span, Spent, Trouble
+from agent.pipeline.findings.model import (
+    BEHIND,
+    Disruption,
+    Fleet,
+    LagTime,
+    MessageAccount,
+    ReportFindings,
+    TimeSpent,
+)
+from agent.pipeline.findings.publish import INCIDENTS_SHOWN, LINKS_SHOWN
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD, TO
+from agent.pipeline.page.formatting import HARD, TO
 from agent.pipeline.schema import SECOND, Bucket
-from tests.pipeline.page.found import DAY, HOUR, findings
+from agent.pipeline.window import Bounds
+from tests.pipeline.page.sample_findings import DAY, HOUR, findings
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "x" * 400, "", "\x00", "'")
 _VOID = {"meta", "link", "br"}
@@ -42,7 +51,7 @@ class Outline(HTMLParser):
         self.text += data.replace(HARD, " ")
 
 
-def outline(found: Findings) -> Outline:
+def outline(found: ReportFindings) -> Outline:
     told = Outline(page(found))
     assert told.open == []
     return told
@@ -70,7 +79,7 @@ def test_what_cost_most_is_first_and_repeats_are_one_line() -> None:
 
 def test_time_of_many_links_is_in_link_hours_and_a_share() -> None:
     found = findings(links=1000)
-    spent = Spent({Bucket.UP: 1000 * DAY / SECOND - 54_000.0, Bucket.DOWN: 54_000.0})
+    spent = TimeSpent({Bucket.UP: 1000 * DAY / SECOND - 54_000.0, Bucket.DOWN: 54_000.0})
     text = outline(replace(found, fleet=replace(found.fleet, spent=spent))).text
     assert "Down15link-hours, 0.062 % of the time" in text
     assert "Degraded0link-hours, 0 % of the time" in text
@@ -78,8 +87,8 @@ def test_time_of_many_links_is_in_link_hours_and_a_share() -> None:
 
 def test_messages_that_max_hops_stopped_are_no_loss() -> None:
     found = findings()
-    cost = replace(found.flow.cost, dropped=5000, quarantined=0)
-    made = page(replace(found, flow=replace(found.flow, cost=cost)))
+    counts = replace(found.traffic.counts, dropped=5000, quarantined=0)
+    made = page(replace(found, traffic=replace(found.traffic, counts=counts)))
     [figure] = re.findall(r"<div[^>]*><dt>Stopped by max-hops</dt>", made)
     assert "data-bucket" not in figure
     assert "Not delivered" not in made
@@ -95,8 +104,8 @@ def test_links_lead_to_their_timelines() -> None:
 def test_links_of_one_name_in_two_clusters_are_told_apart() -> None:
     found = findings(links=2)
     first, second = found.worst
-    namesake = replace(second, which=replace(first.which, link="0000002a", cluster="dc3"))
-    text = outline(replace(found, worst=(first, namesake), strips=())).text
+    namesake = replace(second, identity=replace(first.identity, link="0000002a", cluster="dc3"))
+    text = outline(replace(found, worst=(first, namesake), timelines=())).text
     assert text.count("orders.0 from eu-1 to dc2") > 1, "in the table of links, and in the map"
     assert "orders.0 from eu-1 to dc3" in text
 
@@ -120,24 +129,24 @@ def test_windows_of_any_length(length: int) -> None:
 def test_ten_thousand_links_make_no_larger_page() -> None:
     found = findings(links=10_000)
     incident = replace(found.failures.most_severe[0], error="x" * 400)
-    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS, incidents=10**6))
+    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS_SHOWN, incidents=10**6))
     text = page(found)
     assert len(text) < 1_000_000
-    assert f"{10_000 - WORST:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text
+    assert f"{10_000 - LINKS_SHOWN:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text
 
 
 def test_nothing_to_show() -> None:
-    found = replace(findings(links=0), fleet=Fleet(0, Spent(), None, 0))
+    found = replace(findings(links=0), fleet=Fleet(0, TimeSpent(), None, 0))
     told = outline(found)
     assert "No data on links in this window" in told.text
-    filtered = outline(replace(found, of="upstreams nonesuch"))
+    filtered = outline(replace(found, link_filter="upstreams nonesuch"))
     assert "No link that --link, --upstream and --group choose has data" in filtered.text
     assert "svg" not in told.tags
 
 
 def test_one_link_that_never_failed() -> None:
     found = findings(links=1)
-    spent = Spent({next(iter(found.worst[0].spent.seconds)): 0.0})
+    spent = TimeSpent({next(iter(found.worst[0].spent.seconds)): 0.0})
     link = replace(found.worst[0], spent=spent)
     text = outline(replace(found, worst=(link,), failures=type(found.failures)(), fleet=Fleet(1, spent, None, 0))).text
     assert "No link failed, and none was blocked, in this period" in text
@@ -154,18 +163,18 @@ def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("books", "said"),
     [
-        (Account(taken=2_170_000_000), "2.17 G messages taken, all accounted for."),
-        (Account(2_170_000_000, 12, 2), "2.17 G messages taken, all accounted for but 12 on 2 links."),
+        (MessageAccount(taken=2_170_000_000), "2.17 G messages taken, all accounted for."),
+        (MessageAccount(2_170_000_000, 12, 2), "2.17 G messages taken, all accounted for but 12 on 2 links."),
         (
-            Account(1, 1, 1, 1),
+            MessageAccount(1, 1, 1, 1),
             "1 message taken, all accounted for but 1 on 1 link; 1 link not accounted for, or not all",
         ),
         (
-            Account(7, upstream_links=2, entered=9),
+            MessageAccount(7, upstream_links=2, entered=9),
             "all accounted for. Upstream, 9 messages entered the queues of 2 links: all accounted for.",
         ),
         (
-            Account(
+            MessageAccount(
                 *(7, 0, 0, 0, 1, 1),
                 expired=30,
                 repeated=2,
@@ -174,10 +183,10 @@ def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
             ),
             ": 30 expired or were removed, 2 were forwarded twice, 3 on 1 link are not accounted for.",
         ),
-        (Account(not_accounted_links=3), "Not accounted for: agents of 3 links don't count what they take."),
+        (MessageAccount(not_accounted_links=3), "Not accounted for: agents of 3 links don't count what they take."),
     ],
 )
-def test_what_became_of_messages_is_one_line(books: Account, said: str) -> None:
+def test_what_became_of_messages_is_one_line(books: MessageAccount, said: str) -> None:
     text = outline(replace(findings(), account=books)).text
     assert said in text.replace("\N{NARROW NO-BREAK SPACE}", " ")
 
@@ -198,23 +207,23 @@ def test_for_how_long_links_were_too_far_behind(lag: LagTime, said: str) -> None
 
 def test_a_link_that_was_up_and_too_far_behind_is_among_the_worst() -> None:
     found = findings(links=2)
-    spent = Spent({Bucket.UP: 3600.0})
+    spent = TimeSpent({Bucket.UP: 3600.0})
     behind, quiet = (replace(link, spent=spent, incidents=0) for link in found.worst)
     behind = replace(behind, lag_critical=1200.0)
     text = outline(replace(found, worst=(behind, quiet))).text
     worst, _, _ = text.partition("Links with the least availability")[2].partition("Timelines")
     assert "Lag critical" in worst
     assert "100 %0 s0 s0 s020 min" in worst, worst
-    assert str(quiet.which.name) not in worst
+    assert str(quiet.identity.name) not in worst
     assert "Lag critical" not in outline(found).text
 
 
 def test_links_that_were_behind_are_among_what_happened() -> None:
     found = findings()
-    span = Span(found.window.start, found.window.start + 2 * HOUR)
-    one = Trouble(BEHIND, None, None, found.worst[0].which, span, False, 1, 1, 1200.0, 1200.0, None, None)
+    span = Bounds(found.window.start, found.window.start + 2 * HOUR)
+    one = Disruption(BEHIND, None, None, found.worst[0].identity, span, False, 1, 1, 1200.0, 1200.0, None, None)
     many = replace(one, scope="upstream", name="eu-1", links=3, seconds=4320.0)
-    text = outline(replace(found, failures=replace(found.failures, troubles=(many, one)))).text
+    text = outline(replace(found, failures=replace(found.failures, disruptions=(many, one)))).text
     assert (
         f"1 Oct 00:00{TO}02:00 UTC: 3 links to upstream eu-1 further behind than lag-critical for 1.2 link-hours"
         in text

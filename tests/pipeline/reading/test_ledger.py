@@ -3,19 +3,18 @@
 from dataclasses import replace
 
 from agent.core.export_event import SCHEMA
-from agent.pipeline.reading.inputs import InputFile
 from agent.pipeline.reading.ledger import (
     COMPACT_FROM,
     COMPACT_TO,
-    DAY,
     LAYOUT,
     Batch,
     Content,
+    ExistingTables,
+    InputFile,
     Ledger,
-    TablesMade,
     parse_ledger,
 )
-from agent.pipeline.schema import CELL
+from agent.pipeline.schema import CELL, DAY
 from agent.pipeline.window import Bounds
 
 A_DAY = DAY * CELL
@@ -25,7 +24,7 @@ START, END = 100 * A_DAY, 104 * A_DAY + HOUR
 ONE, TWO, THREE, FOUR = (InputFile(f"file:/in/{name}.jsonl", 10, 1000) for name in "abcd")
 FIRST = Batch(1, frozenset({ONE, TWO}), Content(5, 1, 0, 3, START, END - HOUR))
 SECOND = Batch(2, frozenset({THREE}), Content(2, 0, 1, 1, END - HOUR, END))
-STANDING = TablesMade("of this", START, END)
+STANDING = ExistingTables("of this", START, END)
 LEDGER = Ledger(frozenset({"/in"}), (FIRST, SECOND), STANDING, settled=103, settled_lines=7)
 WINDOW = Bounds(START, END)
 
@@ -36,7 +35,7 @@ def with_lines(first: int, last: int, interval: int | None = None) -> Ledger:
 
 def test_it_is_read_as_it_was_written() -> None:
     assert parse_ledger(LEDGER.text()) == LEDGER
-    nothing_made = replace(LEDGER, standing=None)
+    nothing_made = replace(LEDGER, tables=None)
     assert parse_ledger(nothing_made.text()) == nothing_made
 
 
@@ -84,33 +83,33 @@ def test_a_tree_may_be_added_but_not_left_out() -> None:
 
 
 def test_tables_stand_until_there_is_something_new_or_else_is_asked_for() -> None:
-    assert LEDGER.has("of this")
-    assert not LEDGER.has("of that")
-    assert not with_lines(END, END).has("of this")
-    assert not replace(LEDGER, standing=replace(STANDING, whole=False)).has("of this")
+    assert LEDGER.is_current("of this")
+    assert not LEDGER.is_current("of that")
+    assert not with_lines(END, END).is_current("of this")
+    assert not replace(LEDGER, tables=replace(STANDING, whole=False)).is_current("of this")
     of_bad_lines_only = LEDGER.replaced([], Batch(3, frozenset({FOUR}), Content(1, 1)))
-    assert not of_bad_lines_only.has("of this")
+    assert not of_bad_lines_only.is_current("of this")
 
 
 def test_new_lines_reach_back_a_day() -> None:
-    assert with_lines(END + HOUR, END + 2 * HOUR).touched("of this", WINDOW) == END - REACH
-    assert with_lines(END - 2 * A_DAY, END + HOUR).touched("of this", WINDOW) == END - 2 * A_DAY - REACH
-    assert with_lines(START, START).touched("of this", WINDOW) == START
+    assert with_lines(END + HOUR, END + 2 * HOUR).outdated_since("of this", WINDOW) == END - REACH
+    assert with_lines(END - 2 * A_DAY, END + HOUR).outdated_since("of this", WINDOW) == END - 2 * A_DAY - REACH
+    assert with_lines(START, START).outdated_since("of this", WINDOW) == START
 
 
 def test_agents_that_seldom_speak_reach_further() -> None:
-    assert with_lines(END, END, 12 * HOUR).touched("of this", WINDOW) == END - 96 * HOUR
+    assert with_lines(END, END, 12 * HOUR).outdated_since("of this", WINDOW) == END - 96 * HOUR
 
 
 def test_other_tables_and_windows_are_made_whole() -> None:
-    assert LEDGER.touched("of that", WINDOW) == START
-    assert LEDGER.touched("of this", Bounds(START - HOUR, END)) == START - HOUR
-    assert replace(LEDGER, standing=None).touched("of this", WINDOW) == START
+    assert LEDGER.outdated_since("of that", WINDOW) == START
+    assert LEDGER.outdated_since("of this", Bounds(START - HOUR, END)) == START - HOUR
+    assert replace(LEDGER, tables=None).outdated_since("of this", WINDOW) == START
 
 
 def test_a_run_that_was_killed_is_taken_up_where_it_began() -> None:
-    cut_off = replace(LEDGER, standing=replace(STANDING, touched=END - 2 * A_DAY, whole=False))
-    assert cut_off.touched("of this", WINDOW) == END - 2 * A_DAY - REACH
+    cut_off = replace(LEDGER, tables=replace(STANDING, touched=END - 2 * A_DAY, whole=False))
+    assert cut_off.outdated_since("of this", WINDOW) == END - 2 * A_DAY - REACH
 
 
 def test_lines_of_days_that_are_settled_are_not_needed() -> None:
@@ -134,11 +133,11 @@ def test_what_has_been_over_for_a_day_may_be_settled() -> None:
 def test_lines_that_are_gone_leave_the_end_that_they_had_made() -> None:
     """A file that was written again, with less in it."""
     far = Batch(3, frozenset({FOUR}), Content(1, 0, 0, 1, END + 9 * A_DAY, END + 9 * A_DAY))
-    made = replace(LEDGER.replaced([], far), settled=112, standing=replace(STANDING, end=END + 9 * A_DAY))
+    made = replace(LEDGER.replaced([], far), settled=112, tables=replace(STANDING, end=END + 9 * A_DAY))
     gone = made.replaced([far], replace(far, content=Content(1, 1)))
     assert gone.settled == 104
     assert gone.batches_from(gone.settled_before(END))
-    assert gone.touched("of this", WINDOW) == END - REACH
+    assert gone.outdated_since("of this", WINDOW) == END - REACH
 
 
 def test_late_lines_unsettle() -> None:
@@ -166,7 +165,7 @@ def test_many_small_batches_of_settled_days_become_one() -> None:
     assert (one.content(), one.files) == (many.content(), many.files)
     assert [batch.number for batch in one.batches] == [58, 59, 99]
     assert one.to_compact() == []
-    assert (one.standing, one.settled) == (many.standing, many.settled)
+    assert (one.tables, one.settled) == (many.tables, many.settled)
 
 
 def test_few_batches_large_ones_and_those_that_may_be_read_again_stay() -> None:

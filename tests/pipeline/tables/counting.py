@@ -5,12 +5,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline.reading import parsing, presence, thinning
+from agent.pipeline.reading import lifetimes, parsing, thinning
 from agent.pipeline.schema import KEPT_LINES, SECOND
-from agent.pipeline.spark.effort import suited_to
-from agent.pipeline.tables.periods import micros
+from agent.pipeline.spark import settings_for_rows
 from agent.pipeline.tables.traffic import cells
-from agent.pipeline.window import Bounds
+from agent.pipeline.window import Bounds, micros
 from tests.pipeline.lines import START, write
 
 WITHIN = Bounds(micros(START), micros(START) + 200 * SECOND)
@@ -24,6 +23,6 @@ def gains(spark: SparkSession, directory: Path, *lines: dict[str, Any]) -> DataF
 
 
 def placed_gains(read: DataFrame, *, lines: int) -> DataFrame:
-    with suited_to(read.sparkSession, rows=lines) as keep:
-        placed = keep(presence.placed(read, presence.lives(read, WITHIN)))
+    with settings_for_rows(read.sparkSession, rows=lines) as keep:
+        placed = keep(lifetimes.with_lives(read, lifetimes.lives(read, WITHIN)))
         return keep(cells(placed, WITHIN))

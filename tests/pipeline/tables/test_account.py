@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import SCHEMA
+from agent.pipeline import files
 from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.reading.ledger import Batch, Content
 from agent.pipeline.reading.parsing import LATER
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import INPUT, KEPT_LINES, UPSTREAM_COUNTERS
-from agent.pipeline.spark import files, literal
+from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.account import account, with_other_consumers
 from tests.pipeline.lines import START, heartbeats, line, write
 from tests.pipeline.tables.counting import WITHIN, gains, placed_gains
@@ -96,7 +97,7 @@ def test_the_queue_upstream(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_the_queue_of_a_queue_link_has_other_consumers(spark: SparkSession) -> None:
     rows = [{"kind": kind, "repeated": 1, "unexplained_upstream": 5, "entered": 7} for kind in ("exchange", "queue")]
-    table = literal.table(spark, rows, "kind string, repeated bigint, unexplained_upstream bigint, entered bigint")
+    table = literal_table(spark, rows, "kind string, repeated bigint, unexplained_upstream bigint, entered bigint")
     found = with_other_consumers(table).collect()
     assert [(row["repeated"], row["unexplained_upstream"], row["entered"]) for row in found] == [
         (1, 5, 7),
@@ -152,7 +153,7 @@ def as_an_earlier_version_left_it(store: Store, *, rejected: Batch) -> None:
 
 def test_the_kept_lines_have_the_columns_that_are_read(spark: SparkSession) -> None:
     none = spark.createDataFrame([], INPUT).select("*", fn.lit("").alias("broken"))
-    thinned = thinning.thin(parsing.judged(none, file=fn.lit("")))
+    thinned = thinning.thin(parsing.checked(none, file=fn.lit("")))
     expected = spark.createDataFrame([], KEPT_LINES).dtypes
     assert thinned.dtypes == expected
 
@@ -168,7 +169,7 @@ def upstream(found: DataFrame) -> dict[str, tuple[int | None, ...]]:
 def of_links(found: DataFrame, columns: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
     """Of the one hour, which is also the day, by link."""
     hour = {"hour_start": WITHIN.start, "hour_end": WITHIN.end, "day": START.date()}
-    hours = literal.table(found.sparkSession, [hour], "hour_start bigint, hour_end bigint, day date")
+    hours = literal_table(found.sparkSession, [hour], "hour_start bigint, hour_end bigint, day date")
     rows = account(found, hours, WITHIN).select("link", "period", *columns).collect()
     by_period: Mapping[str, dict[str, tuple[int | None, ...]]] = {"hour": {}, "day": {}}
     for row in rows:

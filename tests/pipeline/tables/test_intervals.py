@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline.reading import parsing, presence, thinning
-from agent.pipeline.tables.intervals import intervals, traits
-from agent.pipeline.tables.periods import micros
-from agent.pipeline.tables.statements import statements
-from agent.pipeline.window import Bounds
+from agent.pipeline.reading import lifetimes, parsing, thinning
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
+from agent.pipeline.window import Bounds, micros
 from tests.pipeline.lines import START, heartbeats, line, write
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
@@ -211,10 +209,10 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     file = write(directory, *(grouped(one, case) for case, told in CASES.items() for one in told.lines))
     lines = thinning.thin(parsing.read(spark, [str(file)])).where("why is null").persist()
     within = Bounds(micros(START), micros(START) + round(END * 1_000_000))
-    placed = presence.placed(lines, presence.lives(lines, within))
-    links = traits(lines.where("link is not null"))
+    placed = lifetimes.with_lives(lines, lifetimes.lives(lines, within))
+    links = link_attributes(lines.where("link is not null"))
     spans: dict[str, list[Span]] = {case: [] for case in CASES}
-    for row in intervals(statements(placed, within), links, within).orderBy("group", "start").collect():
+    for row in intervals(agent_reports(placed, within), links, within).orderBy("group", "start").collect():
         spans[row["group"]].append(
             ((row["start"] - within.start) / 1e6, (row["end"] - within.start) / 1e6, row["status"])
         )

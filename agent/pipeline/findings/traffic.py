@@ -1,0 +1,114 @@
+"""Messages: over time, from cluster to cluster, and how many are not accounted for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as fn
+
+from agent.pipeline.findings import model
+from agent.pipeline.findings.model import Percentiles
+from agent.pipeline.findings.report_tables import ReportTables, shortened, time_columns, time_spent_of
+from agent.pipeline.schema import LINK, SECOND, Bucket
+
+MOST_STEPS: Final = 120
+_MINUTE: Final = 60 * SECOND
+_STEPS: Final = tuple(_MINUTE * minutes for minutes in (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080))
+_COUNTS: Final = ("messages", "bytes", "redelivered", "dropped", "quarantined", "returned")
+_PARTS: Final = ("p50", "p95", "p99")
+
+
+def step_length(length: int) -> int:
+    """The finest round step with which the window fits on a chart."""
+    return next(
+        (step for step in _STEPS if length <= MOST_STEPS * step), -(-length // (MOST_STEPS * _STEPS[-1])) * _STEPS[-1]
+    )
+
+
+def traffic(tables: ReportTables) -> model.Traffic:
+    step = step_length(tables.within.end - tables.within.start)
+    rows = tables.traffic().withColumn("start_of_step", fn.expr(f"unix_micros(start) div {step} * {step}"))
+    sums = (fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in _COUNTS)
+    every = rows.agg(*sums, *_percentiles()).collect()[0]
+    by_step = rows.groupBy("start_of_step").agg(fn.sum("messages").alias("messages"), *_percentiles())
+    steps = (
+        model.TrafficStep(row["start_of_step"], row["messages"] or 0, _transfer(row), _lag(row))
+        for row in by_step.orderBy("start_of_step").collect()
+    )
+    counts = model.MessageCounts(**{name: every[name] for name in _COUNTS})
+    return model.Traffic(step, counts, _transfer(every), _lag(every), tuple(steps))
+
+
+def _percentiles() -> list[Column]:
+    """Transfer times of each link's five minutes are weighted by their messages; of lag, each link's peak counts
+    once."""
+    return [
+        *(_weighted(f"transfer_{part}_seconds").alias(f"transfer_{part}") for part in _PARTS),
+        fn.percentile("peak_backlog", [0.5, 0.95, 0.99]).alias("lag"),
+    ]
+
+
+def _weighted(name: str) -> Column:
+    """Decimals, because their sum is the same in any order."""
+    known = fn.when(fn.col(name).isNotNull() & (fn.col("messages") > 0), fn.col("messages"))
+    product = fn.col(name).cast("decimal(18,9)") * known
+    return fn.try_divide(fn.sum(product).cast("double"), fn.sum(known).cast("double"))
+
+
+def _transfer(row: Any) -> Percentiles:
+    return Percentiles(*(row[f"transfer_{part}"] for part in _PARTS))
+
+
+def _lag(row: Any) -> Percentiles:
+    return Percentiles(*(row["lag"] or ()))
+
+
+_ENDS = ("upstream_cluster", "cluster")
+
+
+def edges(tables: ReportTables, *, most: int) -> model.ClusterEdges:
+    """The busiest pairs; among equals those with most links first."""
+    ends = [shortened(name) for name in _ENDS]
+    times = tables.availability("day").select(*ends, *LINK, *(f"{bucket}_seconds" for bucket in Bucket))
+    times = times.groupBy(*_ENDS).agg(fn.count_distinct(*LINK).alias("links"), *time_columns())
+    moved = tables.traffic().select(*ends, "messages").groupBy(*_ENDS).agg(fn.sum("messages").alias("messages"))
+    same = [times[name].eqNullSafe(moved[name]) for name in _ENDS]
+    joined = (
+        times.join(moved, same, "left")
+        .select(*(times[name] for name in times.columns), fn.coalesce(moved["messages"], fn.lit(0)).alias("messages"))
+        .withColumn("pairs", fn.count(fn.lit(1)).over(Window.partitionBy()))
+    )
+    ordered = joined.orderBy(fn.col("messages").desc(), fn.col("links").desc(), *_ENDS).limit(most).collect()
+    found = (
+        model.ClusterEdge(row["upstream_cluster"], row["cluster"], row["links"], row["messages"], time_spent_of(row))
+        for row in ordered
+    )
+    return model.ClusterEdges(ordered[0]["pairs"] if ordered else 0, tuple(found))
+
+
+_SUMS: Final = ("taken", "entered", "expired", "repeated", "unexplained", "unexplained_upstream")
+
+
+def account(tables: ReportTables) -> model.MessageAccount:
+    """Too many in one place don't make up for those missing in another: both are unexplained."""
+    unexplained = fn.coalesce(fn.abs("unexplained_upstream"), fn.lit(0)) + fn.coalesce("uncounted", fn.lit(0))
+    by_link = tables.account().groupBy(*LINK).agg(
+        *(_sum_or_0(fn.col(name)).alias(name) for name in ("taken", "entered", "expired", "repeated")),
+        _sum_or_0(fn.abs("unexplained")).alias("unexplained"),
+        _sum_or_0(unexplained).alias("unexplained_upstream"),
+        (fn.count("unexplained") < fn.count(fn.lit(1))).alias("partly"),
+        (fn.count("entered") > 0).alias("compared"),
+    )  # fmt: skip
+    row = by_link.agg(
+        *(_sum_or_0(fn.col(name)).alias(name) for name in _SUMS),
+        fn.count_if(fn.col("unexplained") > 0).alias("unexplained_links"),
+        fn.count_if(fn.col("unexplained_upstream") > 0).alias("unexplained_upstream_links"),
+        fn.count_if("partly").alias("not_accounted_links"),
+        fn.count_if("compared").alias("upstream_links"),
+    ).collect()[0]
+    return model.MessageAccount(**row.asDict())
+
+
+def _sum_or_0(values: Column) -> Column:
+    return fn.coalesce(fn.sum(values), fn.lit(0))

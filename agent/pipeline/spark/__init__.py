@@ -1,1 +1,0 @@
-"""Starts and controls Spark; knows nothing about links."""
