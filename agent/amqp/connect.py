@@ -374,8 +374,8 @@ async def first_to_answer(addresses: Sequence[str], opener: Opener, *, step: flo
                 failures[address] = error
     finally:
         await _give_up(running)
-    told = [failures[address] for address in addresses]
-    raise told[0] if len(told) == 1 else OSError("; ".join(map(str, told)))
+    errors = [failures[address] for address in addresses]
+    raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
 
 
 async def _opened(address: str, opener: Opener, step: float, until: float) -> WireConnection:

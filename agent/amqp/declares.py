@@ -167,10 +167,10 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
         return None
     if found.code == RESOURCE_LOCKED:  # exclusive, which none is that is replicated
         return False
-    return told(str(found), queue, connection.vhost) if found.code == PRECONDITION_FAILED else None
+    return shows_replication(str(found), queue, connection.vhost) if found.code == PRECONDITION_FAILED else None
 
 
-def told(text: str, queue: str, vhost: str) -> bool | None:
+def shows_replication(text: str, queue: str, vhost: str) -> bool | None:
     """What the refusal shows. Replicated queues are durable, and never deleted automatically."""
     where = re.escape(f"for queue '{queue}' in vhost '{vhost}': ")
     if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):

@@ -78,8 +78,8 @@ class Flow:
         self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
         self._forwarded_before = counts.forwarded
         self._watch = path.poison_search.watch(self._loop.time())
-        for_unfit = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
-        self._window = Window(options, path, counts, self._loop.time, for_unfit=for_unfit)
+        for_unpublishable = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
+        self._window = Window(options, path, counts, self._loop.time, for_unpublishable=for_unpublishable)
         self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 

@@ -45,7 +45,7 @@ class LagMonitor:
 
     def rest(self, until: float, *, waits: bool) -> None:
         """Once what is to be done now was found; not where messages wait."""
-        flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is told for a while
+        flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is shown for a while
         waits = waits or flow.unaccounted > 0 or flow.is_watched or bool(flow.trouble)
         self._taken, self._rests_until = self._counts.taken, 0.0 if waits else until
 
@@ -88,7 +88,7 @@ class LagMonitor:
             self._is_looking = False
             ready = await look()
             if ready is not None:
-                self._lag.told(ready)
+                self._lag.counted(ready)
 
 
 def _done(counts: Counts) -> int:

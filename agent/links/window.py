@@ -24,9 +24,15 @@ class Window:
     """Of one flow. `current` is the prefetch of the consumer that exists, `prefetch` that of the next one."""
 
     def __init__(
-        self, options: FlowOptions, path: PathMemory, counts: Counts, clock: Callable[[], float], *, for_unfit: int
+        self,
+        options: FlowOptions,
+        path: PathMemory,
+        counts: Counts,
+        clock: Callable[[], float],
+        *,
+        for_unpublishable: int,
     ) -> None:
-        """`for_unfit` places of the prefetch are kept for messages that are held and get nowhere."""
+        """`for_unpublishable` places of the prefetch are kept for messages that are held and get nowhere."""
         self.current = 0
         self.round_trip = 0.0
         self.target: PublishTracker | None = None
@@ -34,7 +40,7 @@ class Window:
         self._path = path
         self._counts = counts
         self._clock = clock
-        self._for_unfit = for_unfit
+        self._for_unpublishable = for_unpublishable
         self._held_before = 0  # by former consumers of the flow, when the one that exists began
         self._forwarded_before = counts.forwarded
         self._progress = self._count(clock())
@@ -45,7 +51,7 @@ class Window:
         if not self._options.acknowledges:
             return 0
         flowing = min(self._flowing, self._options.limit or prefetch.LARGEST)
-        return min(flowing + self._for_unfit, prefetch.LARGEST)
+        return min(flowing + self._for_unpublishable, prefetch.LARGEST)
 
     @property
     def affordable(self) -> int:
@@ -55,7 +61,7 @@ class Window:
 
     def begin(self) -> None:
         """There is a new consumer."""
-        self.current, self._held_before = self.affordable, self._held_unfit
+        self.current, self._held_before = self.affordable, self._held_unpublishable
 
     @property
     def unsettled(self) -> int:
@@ -70,7 +76,10 @@ class Window:
     @property
     def is_filled(self) -> bool:
         """Whether messages that get nowhere take all places, and no more can be had."""
-        return self._for_unfit >= prefetch.MOST_HELD and self._held_unfit - self._held_before >= self.current
+        return (
+            self._for_unpublishable >= prefetch.MOST_HELD
+            and self._held_unpublishable - self._held_before >= self.current
+        )
 
     @property
     def is_single(self) -> bool:
@@ -91,7 +100,7 @@ class Window:
     def learn(self, wanted: int) -> None:
         """The prefetch that is due; kept for the next session."""
         if wanted != self.prefetch:
-            self._path.prefetch = wanted - self._for_unfit
+            self._path.prefetch = wanted - self._for_unpublishable
 
     def better(self, now: float) -> int | None:
         """The prefetch to change to, where another suits what went through since the last call; about once a second."""
@@ -103,7 +112,7 @@ class Window:
             return None
         if self._make_room():
             return self.prefetch
-        if messages <= 0 or self._held_unfit > prefetch.MOST_HELD:  # a new consumer would get as many again
+        if messages <= 0 or self._held_unpublishable > prefetch.MOST_HELD:  # a new consumer would get as many again
             return None
         affordable = self.affordable
         if self.current != affordable and (affordable == self.prefetch or affordable >= 2 * self.current):
@@ -112,10 +121,10 @@ class Window:
             return None
         if self._options.prefetch or self._options.limit or self._is_careful or self.is_single:
             return None
-        flowing = self.current - self._for_unfit
+        flowing = self.current - self._for_unpublishable
         wanted = prefetch.sized(
             flowing,
-            unsettled=self.unsettled - self._held_unfit,
+            unsettled=self.unsettled - self._held_unpublishable,
             rate=messages / max(now - before.at, 0.001),
             round_trip=self.round_trip,
             average_size=octets / messages,
@@ -123,19 +132,21 @@ class Window:
         # Less can't be had without disorder, see `Consumer`; reading is held where too much comes.
         if wanted == flowing or (self._options.is_quorum and wanted < flowing):
             return None
-        return wanted + self._for_unfit
+        return wanted + self._for_unpublishable
 
     @property
-    def _held_unfit(self) -> int:
-        return self.target.held_unfit if self.target else 0
+    def _held_unpublishable(self) -> int:
+        return self.target.held_unpublishable if self.target else 0
 
     def _make_room(self) -> bool:
         """Whether a larger prefetch is due, since what is held and can't be published fills the one that is.
 
         Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
         """
-        self._for_unfit = prefetch.room_for(self._held_unfit, self._for_unfit, flowing=self._flowing)
-        is_due = self.current < self.affordable and self._for_unfit > 0
+        self._for_unpublishable = prefetch.room_for(
+            self._held_unpublishable, self._for_unpublishable, flowing=self._flowing
+        )
+        is_due = self.current < self.affordable and self._for_unpublishable > 0
         return is_due and (not self._options.is_quorum or self.unsettled >= self.current)
 
     def _count(self, now: float) -> _WindowProgress:

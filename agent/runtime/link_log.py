@@ -34,19 +34,19 @@ class LinkLog:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._told_at: dict[str, float] = {}
-        self._together: dict[tuple[str, str], tuple[float, set[str]]] = {}  # links told of by status and error, since
-        self._untold: set[str] = set()  # links whose trouble wasn't
+        self._together: dict[tuple[str, str], tuple[float, set[str]]] = {}  # links logged by status and error, since
+        self._unlogged: set[str] = set()  # links whose trouble wasn't
 
     def changed(self, link: Link, before: LinkState, state: LinkState) -> None:
         """Repeated failures for the same reason are logged only from time to time, and those of many links that one
         trouble stops or lets go together only of the first few: the cause is logged as a whole."""
         now = self._clock()
-        was_untold = link.id in self._untold
+        was_unlogged = link.id in self._unlogged
         if (state.status, state.error) != (before.status, before.error):
-            self._untold.discard(link.id)
+            self._unlogged.discard(link.id)
             if state.status in DOWN | DEGRADED and self._is_one_of_many(link, state, now):
-                self._untold.add(link.id)
-            if link.id in self._untold or (was_untold and not state.error):
+                self._unlogged.add(link.id)
+            if link.id in self._unlogged or (was_unlogged and not state.error):
                 self._told_at[link.id] = now
                 return
         if (state.status, state.error) != (before.status, before.error):
@@ -58,22 +58,22 @@ class LinkLog:
         self._told_at[link.id] = now
 
     def _is_one_of_many(self, link: Link, state: LinkState, now: float) -> bool:
-        """Whether so many others have been told of with the same trouble within the last seconds."""
+        """Whether so many others have been logged with the same trouble within the last seconds."""
         key = state.status, state.error
-        since, told = self._together.pop(key, (now, set[str]()))
+        since, logged = self._together.pop(key, (now, set[str]()))
         if now - since >= TOGETHER:
-            since, told = now, set()
-        self._together[key] = since, told
+            since, logged = now, set()
+        self._together[key] = since, logged
         if len(self._together) > MOST_KNOWN:
             del self._together[next(iter(self._together))]
-        if len(told) >= MOST_ALIKE:
-            return link.id not in told
-        told.add(link.id)
+        if len(logged) >= MOST_ALIKE:
+            return link.id not in logged
+        logged.add(link.id)
         return False
 
     def gone(self, link_id: str) -> None:
         self._told_at.pop(link_id, None)
-        self._untold.discard(link_id)
+        self._unlogged.discard(link_id)
 
 
 def _tell(event: str, link: Link, state: LinkState, **more: object) -> None:

@@ -137,8 +137,8 @@ class _Running:
 
 def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
     """What no link's own reason says already."""
-    told = {link.problem for link in resolution.links}
-    return tuple(problem for problem in resolution.problems if problem.message not in told)
+    shown = {link.problem for link in resolution.links}
+    return tuple(problem for problem in resolution.problems if problem.message not in shown)
 
 
 def _declarations(downstream: Downstream, reading: Reading) -> tuple[Action, ...]:

@@ -63,8 +63,8 @@ def _digest(publish: bytes, properties: Properties, size: int) -> bytes:
     same = table[4:] if found is None else table[4 : found.begin] + table[found.after :]
     others = (value for flag, value in properties.values if flag != HEADERS)
     flags = properties.flags & ~HEADERS
-    told = (publish, flags.to_bytes(2, "big"), *others, same, size.to_bytes(8, "big"))
+    parts = (publish, flags.to_bytes(2, "big"), *others, same, size.to_bytes(8, "big"))
     digest = blake2b(digest_size=16)
-    for each in told:
+    for each in parts:
         digest.update(len(each).to_bytes(4, "big") + each)
     return digest.digest()

@@ -49,7 +49,7 @@ class Counts:
     returned: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     refused: int = 0  # by the downstream, each time
-    unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
+    unpublishable: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
     quarantined: dict[str, int] = field(default_factory=dict)
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
     binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
@@ -95,7 +95,7 @@ class PublishTracker:
         "_quiet",
         "_returned",
         "_settle",
-        "_unfit",
+        "_unpublishable",
         "_upstream",
         "_waits_for_refused",
         "_withholds",
@@ -152,7 +152,7 @@ class PublishTracker:
         self._clock = clock or loop.time
         self._returned = Returns(later, self._give_back, longest=longest_return)
         self.refused = None if self.held is None else self._made_refused(self.held, give_up_after, later)
-        self._unfit = Unpublishable(later, self._give_back, self._clock, pause=longest_return)
+        self._unpublishable = Unpublishable(later, self._give_back, self._clock, pause=longest_return)
         self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
@@ -273,12 +273,12 @@ class PublishTracker:
         self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
         self._done([tag])
 
-    def unfit(self, tag: int, reason: str, size: int) -> None:
+    def refuse(self, tag: int, reason: str, size: int) -> None:
         """The downstream could never take this. Where nothing is acknowledged, nothing can be returned: it is lost."""
-        self._counts.unfit[reason] = self._counts.unfit.get(reason, 0) + 1
+        self._counts.unpublishable[reason] = self._counts.unpublishable.get(reason, 0) + 1
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
-            self._unfit.add(tag, reason, size)
+            self._unpublishable.add(tag, reason, size)
             self._limit_unsettled()
             self._report_held(1)
 
@@ -313,7 +313,7 @@ class PublishTracker:
         if self.refused is not None and self.refused.owns(tag):
             self.refused.quarantine_failed(tag)
         else:
-            self.unfit(tag, reason, size)
+            self.refuse(tag, reason, size)
         self.acknowledge()
 
     def _has_arrived(self, tag: int) -> str:
@@ -328,9 +328,9 @@ class PublishTracker:
             raise CodecError("more deliveries than the prefetch allows")
 
     @property
-    def held_unfit(self) -> int:
+    def held_unpublishable(self) -> int:
         """How many deliveries are held that can't be published, or that are refused."""
-        return self._unfit.count + (self.refused.waiting if self.refused else 0)
+        return self._unpublishable.count + (self.refused.waiting if self.refused else 0)
 
     @property
     def count_refused(self) -> int:
@@ -346,25 +346,29 @@ class PublishTracker:
     def trouble(self) -> str:
         """What an operator should know of messages that don't go through; empty where all do."""
         limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
-        told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
+        troubles = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unpublishable.describe(limits)]
         refused = self.count_refused
         if self.lacks_quarantine:
-            told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
+            troubles.append(
+                f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}"
+            )
         if refused:
             where = self.refused.where if self.refused else ""
             oldest = f", the oldest {where}" if where else ""
             why = "basic.nack: is a queue there full?"
-            told.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
-        return "; ".join(filter(None, told))
+            troubles.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
+        return "; ".join(filter(None, troubles))
 
     @property
     def lacks_quarantine(self) -> bool:
         """Whether messages wait that belong into a quarantine which can't be used."""
-        return bool(self._no_quarantine) and bool(self._unfit.count or self.count_refused or self._entering_quarantine)
+        return bool(self._no_quarantine) and bool(
+            self._unpublishable.count or self.count_refused or self._entering_quarantine
+        )
 
     def _lost(self) -> str:
         """Where nothing is acknowledged."""
-        lost = sum(self._counts.unfit.values())
+        lost = sum(self._counts.unpublishable.values())
         return f"{lost} lost, since they can't be published downstream and ack-mode is no-ack" if lost else ""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:

@@ -17,7 +17,7 @@ from agent.amqp.wire.tables import MAX_SHORT, CodecError, decode_table
 from agent.core.fields import Field
 from agent.core.rules import quarantine
 
-_PARKED: Final = (("CC", quarantine.CC), ("BCC", quarantine.BCC))
+_RENAMED: Final = (("CC", quarantine.CC), ("BCC", quarantine.BCC))
 _SHORT_STRINGS: Final = ((EXPIRATION, quarantine.EXPIRATION), (USER_ID, quarantine.USER_ID))
 _TIMES: Final = range(253_402_300_800)  # until the year 9999; anybody may have written one
 _OURS: Final = Names(
@@ -94,13 +94,13 @@ def _enclosed(found: Properties, why: Why) -> bytes:
     if found.flags & HEADERS:
         check_table(found.raw_headers)  # a broker reads it, and would close the connection
     headers, entries = header_table.without(found.raw_headers, _OURS), why.entries
-    for name, parked in _PARKED:
-        headers = header_table.renamed(headers, Names(name), parked)
+    for name, kept_as in _RENAMED:
+        headers = header_table.renamed(headers, Names(name), kept_as)
         headers = header_table.without(headers, Names(name))
-    for flag, parked in _SHORT_STRINGS:
+    for flag, kept_as in _SHORT_STRINGS:
         value = found.get(flag)
         if value is not None:
-            entries += header_table.text_entry(parked, value[1:])
+            entries += header_table.text_entry(kept_as, value[1:])
             found = found.lacking(flag)
     return found.with_raw_headers(header_table.with_first(headers, entries)).write()
 
@@ -131,8 +131,8 @@ def restored(properties: bytes) -> Restored | None:
         raise CodecError(f"an expiration of {len(expiration)} bytes")
     if expiration is not None:
         found = found.replaced(((EXPIRATION, bytes([len(expiration)]) + expiration),))
-    for name, parked in _PARKED:
-        headers = header_table.renamed(headers, Names(parked), name)
+    for name, kept_as in _RENAMED:
+        headers = header_table.renamed(headers, Names(kept_as), name)
     headers = header_table.without(headers, _OURS)
     found = found.with_raw_headers(headers) if len(headers) > len(b"size") else found.lacking(HEADERS)
     return Restored(why, found.write())

@@ -119,7 +119,7 @@ class Refused:
         self._give_back = give_back
         self._later = later
         self._clock = clock
-        self._parked = UnacknowledgedRefusals()
+        self._unacknowledged = UnacknowledgedRefusals()
         self._came_again: dict[int, Refusal] = {}  # of those that were parked: by publish number
         self._messages: dict[int, Publish] = {}  # by tag
         self._numbers: dict[int, int] = {}  # of those published again: publish number -> tag
@@ -132,12 +132,12 @@ class Refused:
     @property
     def count(self) -> int:
         """How many wait or are published again."""
-        return self._refusals.count + self._parked.count(self._clock()) + len(self._came_again)
+        return self._refusals.count + self._unacknowledged.count(self._clock()) + len(self._came_again)
 
     @property
     def waiting(self) -> int:
         """How many wait here."""
-        return self._refusals.count - len(self._numbers) + self._parked.waiting
+        return self._refusals.count - len(self._numbers) + self._unacknowledged.waiting
 
     @property
     def oldest(self) -> float | None:
@@ -160,7 +160,7 @@ class Refused:
         """Not looked for more often than once a second: there may be thousands."""
         now = self._clock()
         if self._found is None or now - self._looked_at >= LOOK_EVERY:
-            found = self._refusals.oldest, self._parked.oldest
+            found = self._refusals.oldest, self._unacknowledged.oldest
             self._found, self._looked_at = min((each for each in found if each is not None), default=None), now
         return self._found
 
@@ -182,17 +182,17 @@ class Refused:
 
     def count_returns(self, *, are_counted: bool) -> None:
         """`are_counted`: each message that is given back is one step nearer to being dropped by its source."""
-        self._parked.returns_are_counted = are_counted
+        self._unacknowledged.returns_are_counted = are_counted
 
     def published(
         self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
     ) -> None:
         """These deliveries were published with numbers from `first` on; some of them came for another time."""
-        if not came_again or not self._parked.expects:
+        if not came_again or not self._unacknowledged.expects:
             return
         others, now = set(came_again), self._clock()
         for number, (tag, prepared) in enumerate(zip(tags, known, strict=True), start=first):
-            if tag in others and (refusal := self._parked.came_again(prepared[PUBLISH], now)) is not None:
+            if tag in others and (refusal := self._unacknowledged.came_again(prepared[PUBLISH], now)) is not None:
                 self._came_again[number] = refusal
 
     def confirmed(self, count: int) -> None:
@@ -209,10 +209,10 @@ class Refused:
         came = [number for number in self._came_again if not is_in_flight(number)]
         for number in came:
             self._refusals.recovered(self._came_again.pop(number).address, now)
-            self._parked.fared(well=True, now=now)
+            self._unacknowledged.fared(well=True, now=now)
         if count > len(arrived) + len(came):
             self._refusals.passed(now)
-        self._parked.forget(now)
+        self._unacknowledged.forget(now)
         if not self._is_busy():
             self._refusals.forget_recovered()
         elif arrived:
@@ -240,16 +240,16 @@ class Refused:
         self._numbers.clear()
         for tag in tuple(self._messages):
             self._drop(tag)
-        self._held.room.forget(self._parked.waiting)
-        self._parked = UnacknowledgedRefusals()  # a timer may hold this one for minutes
+        self._held.room.forget(self._unacknowledged.waiting)
+        self._unacknowledged = UnacknowledgedRefusals()  # a timer may hold this one for minutes
         self._came_again.clear()
         self._held.release()
 
     def return_parked(self) -> None:
         """Its source may have others who want it. Where each return is counted, it stays here."""
-        if self._is_released or self._parked.returns_are_counted:
+        if self._is_released or self._unacknowledged.returns_are_counted:
             return
-        self._gone(self._parked.return_all(self._clock()))
+        self._gone(self._unacknowledged.return_all(self._clock()))
 
     def _gone(self, tags: list[int]) -> None:
         self._held.room.forget(len(tags))
@@ -258,7 +258,7 @@ class Refused:
 
     def _is_busy(self) -> bool:
         """Whether anything is refused that isn't dealt with."""
-        return bool(self._messages or self._came_again or self._parked.waiting or self._parked.expects)
+        return bool(self._messages or self._came_again or self._unacknowledged.waiting or self._unacknowledged.expects)
 
     @property
     def _space(self) -> int:
@@ -271,14 +271,14 @@ class Refused:
         before = self._came_again.pop(number, None)
         is_kept = self._keep(number, tag, before, now)
         if before is not None:
-            self._parked.fared(well=is_kept, now=now)
+            self._unacknowledged.fared(well=is_kept, now=now)
         if is_kept:
             return True
         if not self._held.room.note():
             return False
         known = self._held.known(number) or _UNKNOWN
         since = now if before is None else before.since
-        self._parked.park(tag, Refusal(*known, since=since, tried=now), now)
+        self._unacknowledged.park(tag, Refusal(*known, since=since, tried=now), now)
         return True
 
     def _keep(self, number: int, tag: int, before: Refusal | None, now: float) -> bool:
@@ -301,8 +301,8 @@ class Refused:
         size = len(self._messages.pop(tag).frames)
         self._size -= size
         self._held.room.give_back(size)
-        if self._parked.fits(self._space):
-            self._parked.hurry(self._clock())
+        if self._unacknowledged.fits(self._space):
+            self._unacknowledged.hurry(self._clock())
 
     def _give_up(self, tag: int) -> None:
         """Where it can't be handed over now, it waits, and is tried again."""
@@ -314,7 +314,10 @@ class Refused:
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
-        at = min((each for each in (self._refusals.wakes_at, self._parked.wakes_at) if each is not None), default=None)
+        at = min(
+            (each for each in (self._refusals.wakes_at, self._unacknowledged.wakes_at) if each is not None),
+            default=None,
+        )
         if at is not None and at < self._wakes_at:
             self._wakes_at = at
             self._later(max(0.0, at - now), self._wake)
@@ -340,8 +343,8 @@ class Refused:
 
     def _return(self, now: float) -> None:
         """Some of what is parked."""
-        tags = self._parked.due(now, max(0, self._space))
-        if tags and self._parked.returns_are_counted and self.on_counted_return is not None:
+        tags = self._unacknowledged.due(now, max(0, self._space))
+        if tags and self._unacknowledged.returns_are_counted and self.on_counted_return is not None:
             self.on_counted_return()
         self._gone(tags)
 

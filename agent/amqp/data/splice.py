@@ -8,7 +8,7 @@ A message is published when all of it is here, so that a connection that dies mi
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
 
 What can't be published at all (too large for the downstream, headers that don't fit into one of its frames or that
-can't be read) is not sent, since it would break the link each time it comes: see `PublishTracker.unfit`. That the
+can't be read) is not sent, since it would break the link each time it comes: see `PublishTracker.refuse`. That the
 lengths of the properties add up is checked of every message; what is in its headers table, where a `PoisonCheck` is
 given.
 """
@@ -127,7 +127,7 @@ class DeliveryForwarder:
         capture: Capture | None = None,
         keeps_returned: bool = False,
     ) -> None:
-        """With `poison_check`, messages are looked at one by one, and those are unfit that it objects to. With
+        """With `poison_check`, messages are looked at one by one, and those are refused that it objects to. With
         `keeps_returned`, those too that the source would drop if they came back some more times.
 
         `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
@@ -204,7 +204,7 @@ class DeliveryForwarder:
         self._at_once = min(self._room, self._largest)
 
     def keep_returned(self) -> None:
-        """From now on those messages are unfit that the source would drop if they came back some more times."""
+        """From now on those messages are refused that the source would drop if they came back some more times."""
         if not self._keeps_returned:
             self._keeps_returned = True
             self._other_marks = (*self._other_marks, RETURNS_MARK)
@@ -486,7 +486,7 @@ class DeliveryForwarder:
         if capture is None or not capture.begin(
             self._tag, reason, self._delivery, properties=properties, size=self._size, excess=size
         ):
-            self._target.unfit(self._tag, reason, size)
+            self._target.refuse(self._tag, reason, size)
 
     def _body(self, buffer: bytearray, at: int, after: int) -> None:
         size = after - at - _OVERHEAD

@@ -59,7 +59,7 @@ class Lag:
         """When to read the queue's depth again."""
         return self._looked_at + (MOVING if self._moves else self._rest)
 
-    def told(self, ready: int) -> None:
+    def counted(self, ready: int) -> None:
         """This many messages are ready upstream."""
         self.ready = ready
         self._is_known = True

@@ -99,8 +99,8 @@ class Known:
 class Seen:
     """What exists upstream.
 
-    `unfit` are letters whose internal exchange has other arguments, or a type that the broker no longer knows: trying
-    to declare it showed that.
+    `unusable` are letters whose internal exchange has other arguments, or a type that the broker no longer knows:
+    trying to declare it showed that.
     """
 
     exchange_exists: bool = False
@@ -108,11 +108,11 @@ class Seen:
     letters: tuple[str, ...] = ()
     canary_exists: bool = False
     known: Known | None = None
-    unfit: frozenset[str] = field(default=frozenset())
+    unusable: frozenset[str] = field(default=frozenset())
 
     def without(self, letter: str) -> Seen:
-        """The same, and that the internal exchange of this letter is unfit."""
-        return replace(self, unfit=self.unfit | {letter})
+        """The same, and that the internal exchange of this letter is unusable."""
+        return replace(self, unusable=self.unusable | {letter})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
     Where both exist, a rebuild was interrupted, and it isn't known which of them is complete: both go on serving until
     one of them is, and then that one is replaced in its turn, since superfluous bindings can't be seen.
     """
-    known, fit = seen.known, [letter for letter in seen.letters if letter not in seen.unfit]
+    known, fit = seen.known, [letter for letter in seen.letters if letter not in seen.unusable]
     if known is not None and known.letter in fit and known.serves(wanted) and not _may_be_another(seen, known):
         bound = known.bound if seen.exchange_exists else frozenset()
         yield EnsureInternal(Verb.KEEP, known.letter, bound)

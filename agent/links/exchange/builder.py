@@ -59,7 +59,7 @@ class Builder:
         self._channels = control.channels
         self._built = built
         self._exchanges = internal
-        self._lookout = monitor
+        self._monitor = monitor
         self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
@@ -249,7 +249,7 @@ class Builder:
 
     def watching(self, link: MonitoredLink) -> AbstractContextManager[None]:
         """In the meantime `link` learns what goes missing."""
-        return self._lookout.watching(link)
+        return self._monitor.watching(link)
 
     @property
     def canary(self) -> str | None:
@@ -283,7 +283,7 @@ class Builder:
             return
         self._has_tried_canary = True
         self._built.has_canary = await self._canary.place()
-        self._built.canary_note = self._canary.note
+        self._built.monitor_note = self._canary.note
         if self._built.has_canary:
             self._built.doubtful = list(self._built.bound)
 
@@ -319,7 +319,7 @@ class Builder:
         self._note_missing(missing)
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
-        built.canary_note, built.doubtful = self._canary.note, []
+        built.monitor_note, built.doubtful = self._canary.note, []
         self._leave_out(await binder.bind(bound))
         built.letter = self._letter
 

@@ -23,7 +23,7 @@ IDLE: Final = 60.0  # between two requests; most scrapers come more often, so th
 PATIENCE: Final = 30.0  # a reader that takes less than LEAST_TAKEN for this long is disconnected
 LEAST_TAKEN: Final = 64 * 1024
 CLOSED_WITHIN: Final = 5.0  # for unsent data when a connection ends
-LINGER: Final = 2.0  # for the rest of a body that isn't read
+BODY_PATIENCE: Final = 2.0  # for the rest of a body that isn't read
 MOST_BODY: Final = 64 * 1024  # no request needs one
 MOST_UNREAD: Final = 128 * 1024  # of one client, received and not part of a request that is being handled
 MOST_HELD: Final = 64 * 1024 * 1024  # unsent responses of all clients
@@ -70,7 +70,7 @@ class ClientConnection(web.RequestHandler):
             server,
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # so that nothing is logged
-            lingering_time=LINGER,
+            lingering_time=BODY_PATIENCE,
             max_headers=MOST_HEADERS,
             auto_decompress=False,  # no handler reads bodies
         )

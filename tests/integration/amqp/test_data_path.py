@@ -379,7 +379,7 @@ async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
     link.largest = largest_taken(error)
     assert link.largest == MIB
     async with running(link):
-        await until(lambda: link.counts.unfit.get("too_large", 0) >= 4, what="two go back, and come again")
+        await until(lambda: link.counts.unpublishable.get("too_large", 0) >= 4, what="two go back, and come again")
     await until_depth(second_broker, link.name, 2)
     arrived = await messages_async(narrow.uri(), link.name, await depth_async(narrow.uri(), link.name))
     assert {len(message.body) for message in arrived} == {10, 20, 30}

@@ -41,7 +41,7 @@ class Scene:
         options = FlowOptions(
             "q", "tag", Destination("x"), ack_mode=ack_mode, limit=limit, is_quorum=server is not None
         )
-        window = Window(options, PathMemory(), Counts(), link.clock, for_unfit=0)
+        window = Window(options, PathMemory(), Counts(), link.clock, for_unpublishable=0)
         up = Connection(parse("amqp://h"), link.upstream, TERMS)
         up.server = server or up.server
         consumer = Consumer(options, window, up=up, out=link.out, source=link.source, target=link.target)

@@ -14,7 +14,7 @@ from tests.unit.amqp.wire.link import Link
 async def filled(*, most: int) -> tuple[Window, list[int]]:
     """A flow whose messages all get nowhere, up to so many; and what its prefetch was."""
     link = await Link.made(rewriter=Untouched())
-    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unfit=0)
+    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unpublishable=0)
     window.target = link.target
     held, sizes = 0, []
     while True:
@@ -22,7 +22,7 @@ async def filled(*, most: int) -> tuple[Window, list[int]]:
         sizes.append(window.current)
         while held < min(window.current, most):
             held += 1
-            link.target.unfit(held, "too_large", 0)
+            link.target.refuse(held, "too_large", 0)
         await asyncio.sleep(0)
         link.clock.pass_by(0.01)
         if window.better(link.clock.now) is None:
@@ -44,14 +44,14 @@ async def test_it_ends_where_a_broker_would_count_no_more() -> None:
 
 async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_broker_counts() -> None:
     link = await Link.made(rewriter=Untouched())
-    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unfit=0)
+    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unpublishable=0)
     window.target = link.target
     held = 0
     for _ in range(20):  # the link pauses and goes on
         window.begin()
         for _ in range(window.current if held < prefetch.LARGEST - 1 else 1):
             held += 1
-            link.target.unfit(held, "too_large", 0)
+            link.target.refuse(held, "too_large", 0)
         link.clock.pass_by(0.001)  # they go back to their source later
         window.better(link.clock.now)
     assert prefetch.MOST_HELD <= window.unsettled <= prefetch.LARGEST + 20

@@ -27,7 +27,7 @@ async def test_headers_that_a_broker_could_not_read_are_held_and_the_link_stays_
     await link.deliver(Sent(1, body=b"a"), Sent(2, properties=Properties(0x2000, ((0x2000, raw(entries)[2:]),))))
     await link.deliver(Sent(3, body=b"c"))
     assert [got.body for got in link.published()] == [b"a", b"c"]
-    assert link.counts.unfit == {"unreadable": 1}
+    assert link.counts.unpublishable == {"unreadable": 1}
     assert poison_search.watch(link.clock.now + WATCHED - 1) is Watch.EXACT
 
 

@@ -292,7 +292,7 @@ async def test_what_is_known_to_be_too_large_is_not_published() -> None:
     link = await Link.made(largest=1000)
     await link.deliver(Sent(1, body=bytes(1000)), Sent(2, body=bytes(1001)), Sent(3, body=bytes(500_000)))
     assert [len(got.body) for got in link.published()] == [1000]
-    assert link.counts.unfit == {"too_large": 2}
+    assert link.counts.unpublishable == {"too_large": 2}
     link.clock.pass_by(LONGEST)
     await turn()
     assert [dict(method)["delivery_tag"] for method in link.settled()] == [2, 3]
@@ -303,7 +303,7 @@ async def test_what_was_too_large_is_tried_again_once_that_is_forgotten() -> Non
     link.source.forget_largest()
     await link.deliver(Sent(1, body=bytes(1001)), Sent(2, body=bytes(500_000)))
     assert [len(got.body) for got in link.published()] == [1001, 500_000]
-    assert link.counts.unfit == {}
+    assert link.counts.unpublishable == {}
 
 
 def test_a_broker_tells_what_it_takes_when_it_refuses_more() -> None:
@@ -346,7 +346,9 @@ async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits
     refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again"
     assert link.target.trouble == report + refused
     link.clock.pass_by(LONGEST)
-    assert (link.target.held_unfit, link.target.trouble) == (0, report), "they are on their way back, and come again"
+    assert (link.target.held_unpublishable, link.target.trouble) == (0, report), (
+        "they are on their way back, and come again"
+    )
     link.clock.pass_by(2 * LONGEST)
     assert link.target.trouble == ""
 

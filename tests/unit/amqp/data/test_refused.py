@@ -243,12 +243,14 @@ async def test_what_is_not_held_goes_back_a_few_at_a_time() -> None:
     scene = await Scene.made(limit=3_000)
     await parked(scene, 500)
     assert await settled(scene, SHORTEST) == [("Basic.Nack", tag) for tag in range(1, FEW + 1)]
-    assert (scene.link.target.count_refused, scene.link.target.held_unfit) == (500, 500 - FEW - 2), "two are held"
+    assert (scene.link.target.count_refused, scene.link.target.held_unpublishable) == (500, 500 - FEW - 2), (
+        "two are held"
+    )
     assert scene.link.counts.given_back == FEW
     again = [Sent(500 + tag, body=b"%07d" % tag + bytes(1_000), redelivered=True) for tag in range(1, FEW + 1)]
     await scene.deliver(*again)
     await scene.answer(scene.numbers, taken=False, multiple=True)
-    assert (scene.link.target.count_refused, scene.link.target.held_unfit) == (500, 500)
+    assert (scene.link.target.count_refused, scene.link.target.held_unpublishable) == (500, 500)
 
 
 async def test_what_is_not_held_holds_up_nothing_and_is_tried_until_it_gets_through() -> None:
@@ -323,7 +325,7 @@ async def test_where_each_return_counts_the_source_is_spared() -> None:
     assert "Basic.Nack" not in [method.name for method in scene.link.settled()]
     assert [name for name, _ in await settled(scene, SPARINGLY)].count("Basic.Nack") == FEW
     await scene.deliver(Sent(21, properties=often, body=b"b", redelivered=True))
-    assert scene.link.counts.unfit == {"returned_too_often": 1}
+    assert scene.link.counts.unpublishable == {"returned_too_often": 1}
 
 
 async def test_a_link_keeps_no_more_than_it_leaves_to_others() -> None:

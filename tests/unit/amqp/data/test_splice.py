@@ -155,7 +155,7 @@ async def _goes_on(drafted: list[tuple[Sent, str]], cuts: list[int], setting: Se
     assert link.published() == published
     counts = link.counts
     assert counts.dropped == tally(fate.dropped for fate in fates)
-    assert counts.unfit == tally(fate.unfit for fate in fates)
+    assert counts.unpublishable == tally(fate.unfit for fate in fates)
     assert counts.bytes == sum(len(got.body) for got in published)
     assert len(cancelled) == [kind for _, kind in drafted].count("cancel")
     assert not link.upstream.closed.done()
@@ -253,7 +253,7 @@ async def test_headers_that_nobody_can_read_go_back_and_what_follows_flows_on(ra
     first, second = link.published()[0], link.target.confirms.in_flight
     assert first.body == b"a"
     fine = len(raw) > 20 and raw.startswith(MARK + b"A\0\0\0\0")
-    assert (second, link.counts.unfit) == ((3, {}) if fine else (2, {"unreadable": 1}))
+    assert (second, link.counts.unpublishable) == ((3, {}) if fine else (2, {"unreadable": 1}))
     assert not link.upstream.closed.done()
 
 
@@ -262,7 +262,7 @@ async def test_properties_that_are_cut_off_go_back(flags: int) -> None:
     link = await Link.made()
     await link.deliver(Sent(1, properties=Properties(flags, ()), body=b"a"), Sent(2))
     assert [got.body for got in link.published()] == [b""]
-    assert link.counts.unfit == {"unreadable": 1}
+    assert link.counts.unpublishable == {"unreadable": 1}
 
 
 BEHIND = Properties(0x10C4, ((0x1000, b"\2"), (0x80, b"\2id"), (0x40, bytes(8)), (0x04, b"\1c"))).write()
@@ -293,7 +293,7 @@ async def test_properties_that_do_not_add_up_are_not_published(properties: bytes
     feed(link.upstream, whole + bad[:flags] + properties + bad[flags + 2 :] + link.delivery(Sent(3, body=body)))
     await turn()
     assert [got.body for got in link.published()] == [body, body]
-    assert link.counts.unfit == {"unreadable": 1}
+    assert link.counts.unpublishable == {"unreadable": 1}
     assert not link.upstream.closed.done()
 
 
@@ -306,7 +306,7 @@ async def test_a_header_of_another_class_is_not_published(class_id: int, weight:
     feed(link.upstream, messages[0] + messages[1].replace(fine, other) + messages[2])
     await turn()
     assert [got.body for got in link.published()] == [body, body]
-    assert link.counts.unfit == {"unreadable": 1}
+    assert link.counts.unpublishable == {"unreadable": 1}
 
 
 async def test_properties_that_lead_out_of_the_buffer() -> None:
@@ -317,7 +317,7 @@ async def test_properties_that_lead_out_of_the_buffer() -> None:
     filler = frames.HEARTBEAT_FRAME * ((room - len(empty)) // len(frames.HEARTBEAT_FRAME))
     feed(link.upstream, filler + empty)
     await turn()
-    assert link.counts.unfit == {"unreadable": 1}
+    assert link.counts.unpublishable == {"unreadable": 1}
     assert not link.upstream.closed.done()
 
 
@@ -328,7 +328,7 @@ async def test_a_body_that_no_broker_takes_is_not_begun() -> None:
     feed(link.upstream, frames.frame(frames.BODY, link.out.number, bytes(100_000)) * 20)
     await turn()
     assert link.published() == []
-    assert link.counts.unfit == {"too_large": 1}
+    assert link.counts.unpublishable == {"too_large": 1}
 
 
 @pytest.mark.parametrize("body", [b"", b"b"])
@@ -352,7 +352,7 @@ async def test_a_header_that_is_too_long_to_be_judged_goes_back() -> None:
     way = fields.array(fields.text("x" * 300_000))
     await link.deliver(Sent(1, properties=with_table((RECEIVED_FROM, way))), Sent(2))
     assert len(link.published()) == 1
-    assert link.counts.unfit == {"headers_too_large": 1}
+    assert link.counts.unpublishable == {"headers_too_large": 1}
 
 
 async def test_flags_that_mean_nothing_pass() -> None:

@@ -55,7 +55,7 @@ class Brokers:
                 return
 
     async def _deliver(self) -> int:
-        count = min(self.prefetch + self.link.target.held_unfit - len(self.sent), len(self.queue), 50)
+        count = min(self.prefetch + self.link.target.held_unpublishable - len(self.sent), len(self.queue), 50)
         batch = []
         for _ in range(count):
             message = self.queue.popleft()

@@ -100,7 +100,7 @@ async def test_a_large_buffer_goes_with_its_frame() -> None:
     assert len(link.upstream.get_buffer(-1)) > BUFFER
     feed(link.upstream, data[500_000:])
     assert len(link.upstream.get_buffer(-1)) == BUFFER
-    assert link.counts.unfit
+    assert link.counts.unpublishable
 
 
 def test_portions_shrink_for_what_is_slow_and_grow_again() -> None:

@@ -10,7 +10,7 @@ def looks(lag: Lag, begin: int, end: int) -> list[int]:
         lag.observe(float(now), confirmed=0, unsettled=0)
         if now >= lag.due_at:
             lag.asks(now)
-            lag.told(0)
+            lag.counted(0)
             found.append(now)
     return found
 
@@ -27,7 +27,7 @@ def test_waiting_counts_from_the_last_confirm() -> None:
 
 def test_what_is_ready_upstream_waits_as_well() -> None:
     lag = Lag(0.0, confirmed=0, chance=0.0)
-    lag.told(7)
+    lag.counted(7)
     lag.observe(1.0, confirmed=0, unsettled=0)
     assert lag.observe(21.0, confirmed=0, unsettled=0) == 20
     lag.forgive()
@@ -37,10 +37,10 @@ def test_what_is_ready_upstream_waits_as_well() -> None:
 
 def test_what_was_ready_before_the_last_confirm_is_no_backlog_until_looked_at_again() -> None:
     lag = Lag(0.0, confirmed=0, chance=0.0)
-    lag.told(7)
+    lag.counted(7)
     lag.observe(1.0, confirmed=7, unsettled=0)
     assert lag.observe(60.0, confirmed=7, unsettled=0) == 0
-    lag.told(3)
+    lag.counted(3)
     lag.observe(61.0, confirmed=7, unsettled=0)
     assert lag.observe(71.0, confirmed=7, unsettled=0) == 10
 
@@ -74,7 +74,7 @@ def test_a_moving_link_is_looked_at_every_few_seconds() -> None:
 def test_a_queue_that_nothing_is_taken_from_is_looked_at_again_soon() -> None:
     lag = Lag(0.0, confirmed=0, chance=1.0)
     lag.asks(0.0)
-    lag.told(0)
+    lag.counted(0)
     assert lag.due_at > MOVING
     lag.may_have_grown()
     assert lag.due_at == MOVING
@@ -83,9 +83,9 @@ def test_a_queue_that_nothing_is_taken_from_is_looked_at_again_soon() -> None:
 def test_what_a_held_link_has_not_read_counts_once_its_prefetch_is_full() -> None:
     lag = Lag(0.0, confirmed=0, chance=1.0)
     assert lag.behind(3, prefetch=10) is None
-    lag.told(5)
+    lag.counted(5)
     assert lag.behind(3, prefetch=10) == 8
     lag.is_held = True
     assert lag.behind(3, prefetch=10) == 15
-    lag.told(0)
+    lag.counted(0)
     assert lag.behind(3, prefetch=10) == 3

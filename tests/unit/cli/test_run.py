@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.cli.collecting import MUCH, OBJECTS_OF_LINK, PART, SPARE_PARTS, collect_in_parts
+from agent.cli.run import MUCH, OBJECTS_OF_LINK, PART, SPARE_PARTS, collect_in_parts
 
 
 @pytest.fixture(autouse=True)
