@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -193,3 +194,21 @@ def _unforeseen_end(task: asyncio.Task[None]) -> BaseException | None:
     if not task.cancelled():
         return task.exception()
     return None if task.cancelling() else asyncio.CancelledError("what the task waited for was cancelled")
+
+
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+
+
+async def gather_both(first: Awaitable[T1], second: Awaitable[T2]) -> tuple[T1, T2]:
+    """The results of the two; where one fails the other is ended before the error goes on."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        pending = [task for task in tasks if not task.done()]
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+        report_unforeseen(tasks, but=sys.exception())

@@ -8,7 +8,7 @@ from agent.amqp.connection_pool import Shared
 from agent.core.addresses.uri import AmqpUri
 from agent.links.brokers import Brokers
 from agent.links.ends import End
-from agent.links.tasks import both
+from agent.tasks import gather_both
 
 OnBlocked = Callable[[str | None], None]
 
@@ -46,7 +46,7 @@ class Connections:
         While a destination takes nothing, nothing is read for it. So links share what they read from only where their
         messages go to the same `destination_uri`.
         """
-        return await both(
+        return await gather_both(
             self.from_source(source, uri, dedicated=dedicated or source_dedicated or destination_uri),
             self.to_destination(destination, destination_uri, dedicated=dedicated),
         )

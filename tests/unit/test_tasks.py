@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agent.errors import TransientError
-from agent.links.tasks import both
 from agent.tasks import (
     CALLBACKS,
     FIRST_PAUSE,
@@ -17,6 +16,7 @@ from agent.tasks import (
     STEADY,
     GuardedTasks,
     UnexpectedErrors,
+    gather_both,
     run_until_first,
 )
 from tests.unit.definitions.virtual_time import VirtualTime
@@ -227,7 +227,7 @@ async def test_errors_of_several_parts_are_all_seen(errors: UnexpectedErrors) ->
         finally:
             raise error
 
-    for running in (run_until_first, both):
+    for running in (run_until_first, gather_both):
         errors.counts.clear()
         with pytest.raises(TransientError):
             await running(fail(TransientError("lost")), fail_at_the_end(KeyError()))

@@ -15,7 +15,7 @@ MAKES_TASKS: Final = frozenset({"create_task", "ensure_future", "TaskGroup", "ru
 ALLOWED: Final = {
     ("tasks.py", "GuardedTasks._start"): "the helper",
     ("tasks.py", "run_until_first"): "the helper",
-    ("links/tasks.py", "both"): "awaits both",
+    ("tasks.py", "gather_both"): "awaits both",
     ("amqp/wire/connection.py", "WireConnection._expect"): "awaits a method of the peer, or the end",
     ("amqp/connect.py", "first_to_answer"): "awaits them all",
     ("amqp/connection_pool.py", "Pool.acquire"): "awaited by everybody who wants the connection",

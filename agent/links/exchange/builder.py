@@ -31,7 +31,7 @@ from agent.links.exchange.binder import Binder, LeftOut
 from agent.links.exchange.deletion_monitor import Canary, DeletionMonitor, MonitoredLink
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.upstream_state import UpstreamState
-from agent.links.tasks import both
+from agent.tasks import gather_both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
 EXCHANGE: Final = "the upstream exchange"
@@ -110,7 +110,7 @@ class Builder:
     async def _ensure_and_look(self) -> Seen:
         """Exchange and queue are the same in every case, so they are declared while it is looked what exists."""
         built, where = self._built, self._wanted.route.upstream
-        letters, ((is_new, has_canary), (consumers, built.note)) = await both(
+        letters, ((is_new, has_canary), (consumers, built.note)) = await gather_both(
             self._existing_letters(),
             self._ensure_both(),
         )
@@ -132,7 +132,7 @@ class Builder:
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
 
     async def _ensure_both(self) -> tuple[tuple[bool, bool], tuple[int, str]]:
-        return await both(self._look_at_exchange(), self._ensure_queue())
+        return await gather_both(self._look_at_exchange(), self._ensure_queue())
 
     async def _look_at_exchange(self) -> tuple[bool, bool]:
         """Whether it had to be created, and whether the canary shows that it was not deleted since.
@@ -191,7 +191,7 @@ class Builder:
         """
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
-            _, left_out = await both(queue_bound, self._binder.bind(self._built.bound))
+            _, left_out = await gather_both(queue_bound, self._binder.bind(self._built.bound))
             self._leave_out(left_out)
 
     def _leave_out(self, left_out: Iterable[LeftOut]) -> None:
@@ -204,7 +204,7 @@ class Builder:
             await self._do(step)
             return
         name, self._more_may_be = self._wanted.internal(step.letter), step.more_may_be
-        await both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
+        await gather_both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
 
     async def _do(self, step: Step) -> None:
         """Exchange and queue exist by now, and the canary is placed while the link runs."""
@@ -390,7 +390,7 @@ class Builder:
 
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
-        exist = await both(
+        exist = await gather_both(
             upstream_objects.exists(self._up, self._wanted.internal(first), spare=self._exchanges.spare),
             upstream_objects.exists(self._up, self._wanted.internal(second), spare=self._exchanges.spare),
         )

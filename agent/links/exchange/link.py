@@ -34,8 +34,7 @@ from agent.links.exchange.upstream_state import UpstreamState
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.tasks import both
-from agent.tasks import run_until_first
+from agent.tasks import gather_both, run_until_first
 
 LOOK_EVERY: Final = 1.0
 
@@ -141,7 +140,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         if self._brokers.is_shared:  # others may begin to build at any moment
             self._runnable.built.may_have_rival = True
         building = self._building(control, wanted, first=connecting)
-        _, (up, down) = await both(building.prepare(), connecting)
+        _, (up, down) = await gather_both(building.prepare(), connecting)
         options = self._options(wanted.queue)
         flow = self.flow = Flow(
             options,
@@ -159,7 +158,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
                 wanted.queue, link.settings.probe, flow=flow, counts=self._runnable.counts, down=down.connection
             )
         starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
-        bound, _ = await both(self._bind(building, starting), starting)
+        bound, _ = await gather_both(self._bind(building, starting), starting)
         self._upkeep = ExchangeUpkeep(
             building, flow, self._runnable.counts, bound, on_followed=self._runnable.on_noted, probing=self._probing
         )

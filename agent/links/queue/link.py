@@ -27,7 +27,7 @@ from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.queue.upkeep import LocalQueue, QueueUpkeep, Timing
 from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
-from agent.links.tasks import both
+from agent.tasks import gather_both
 
 TRIED_EVERY: Final = 6  # looks
 PRIORITY: Final = (("x-priority", fields.long(-1)),)  # consumers upstream go first
@@ -92,12 +92,12 @@ class QueueSession(Session[QueueUpkeep]):
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
         connections, dedicated = self._connections, link.id if self._dedicated else None
         publishing = connections.to_destination(ends.destination, dedicated=dedicated)
-        (upstream, local), down = await both(self._ask_both(ends), publishing)
+        (upstream, local), down = await gather_both(self._ask_both(ends), publishing)
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         there = upstream.connection
         runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
         connecting = connections.from_source(ends.source, there.uri, dedicated=dedicated)
-        _, up = await both(self._ensure(ends.source, there), connecting)
+        _, up = await gather_both(self._ensure(ends.source, there), connecting)
         headers = headers_of(link, there)
         options = self._options()
         flow = self.flow = Flow(
@@ -124,7 +124,7 @@ class QueueSession(Session[QueueUpkeep]):
         self._upkeep = upkeep
 
     async def _ask_both(self, ends: Ends) -> tuple[Shared, Shared]:
-        return await both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
+        return await gather_both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
 
     async def _ask_downstream(self, end: End) -> Shared:
         """Some brokers close the connection instead of answering that a queue with a long name is missing."""

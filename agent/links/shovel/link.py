@@ -29,8 +29,7 @@ from agent.links.lag_monitor import LagMonitor
 from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.until import NONE, Former
-from agent.links.tasks import both
-from agent.tasks import run_until_first
+from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
@@ -148,10 +147,10 @@ class ShovelSession(Session[ShovelUpkeep]):
     async def open(self) -> None:
         """Where nothing is to be moved any more, it opens without a flow."""
         link, memory = self._link, self._memory
-        source, destination = await both(self._source(), self._destination())
+        source, destination = await gather_both(self._source(), self._destination())
         self._controls = [(source, Side.UPSTREAM), (destination, Side.DOWNSTREAM)]
         self._runnable.uri = written_uri(link.uris, source.connection)
-        ready, _ = await both(self._ready(source.connection), self._prepare(destination.connection))
+        ready, _ = await gather_both(self._ready(source.connection), self._prepare(destination.connection))
         memory.until.begin(
             link.settings,
             ready=ready,
