@@ -1,4 +1,7 @@
-"""Reads files that tenants may name: a hanging disk affects nothing else."""
+"""Reads files that tenants may name: a hanging disk affects nothing else.
+
+Why: docs/decisions/0021-files-that-tenants-name.md
+"""
 
 from __future__ import annotations
 
