@@ -9,6 +9,8 @@ AgentError
 │   ├── TransientError      the same again may work: retry
 │   └── PermanentError      the same again won't work: something has to be changed first
 └── CannotStartError        a port is taken, a directory can't be written
+
+Why: docs/decisions/0040-failures-are-values.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reads a complete file, if it is regular and not too large; a pipe or device never blocks the agent."""
+"""Reads a complete file, if it is regular and not too large; a pipe or device never blocks the agent.
+
+Why: docs/decisions/0021-files-that-tenants-name.md
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Reads files that tenants may name: a hanging disk affects nothing else.
 
 Apart from `read_file`, which commands use that load no asyncio.
+
+Why: docs/decisions/0021-files-that-tenants-name.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Long work on the loop, a moment at a time: messages and HTTP are processed in between.
 
 A thread would compete with the loop for the interpreter, and delay it longer.
+
+Why: docs/decisions/0047-work-in-slices.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Background tasks that can't die silently: an error that nobody foresaw is logged, counted and shown."""
+"""Background tasks that can't die silently: an error that nobody foresaw is logged, counted and shown.
+
+Why: docs/decisions/0046-guarded-tasks.md
+"""
 
 from __future__ import annotations
 

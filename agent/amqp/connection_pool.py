@@ -1,4 +1,7 @@
-"""Connections that many links share: a thousand links are not a thousand sockets."""
+"""Connections that many links share: a thousand links are not a thousand sockets.
+
+Why: docs/decisions/0017-fair-shared-connections.md
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A refusal names what it is about. Where that doesn't fit into a reply, brokers from 4.0 on close the connection with 541
 instead of refusing: such a name is declared on a spare connection, where that costs nobody anything.
+
+Why: docs/decisions/0035-names-over-255-bytes.md
 """
 
 from __future__ import annotations

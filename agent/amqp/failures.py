@@ -1,4 +1,7 @@
-"""Describes refusals of a broker in an operator's words, and whether trying again can help."""
+"""Describes refusals of a broker in an operator's words, and whether trying again can help.
+
+Why: docs/decisions/0040-failures-are-values.md
+"""
 
 from __future__ import annotations
 

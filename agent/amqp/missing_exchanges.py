@@ -1,4 +1,7 @@
-"""Finds missing exchanges among very many, at a few microseconds of the broker's time each."""
+"""Finds missing exchanges among very many, at a few microseconds of the broker's time each.
+
+Why: docs/decisions/0034-canary.md
+"""
 
 from __future__ import annotations
 

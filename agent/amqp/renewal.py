@@ -1,4 +1,7 @@
-"""Another password of the same user for a connection that is open."""
+"""Another password of the same user for a connection that is open.
+
+Why: docs/decisions/0020-passwords-without-restart.md
+"""
 
 from __future__ import annotations
 

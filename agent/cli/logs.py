@@ -1,4 +1,7 @@
-"""The format of the log: one event per line, for programs or for people. Nothing else configures logging."""
+"""The format of the log: one event per line, for programs or for people. Nothing else configures logging.
+
+Why: docs/decisions/0058-one-log-setup.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Text for people and programs: colours only on a terminal, errors on standard error."""
+"""Text for people and programs: colours only on a terminal, errors on standard error.
+
+Why: docs/decisions/0022-text-from-outside.md
+"""
 
 from __future__ import annotations
 

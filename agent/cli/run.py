@@ -1,4 +1,7 @@
-"""`run`: the agent itself, until it gets a signal to stop."""
+"""`run`: the agent itself, until it gets a signal to stop.
+
+Why: docs/decisions/0048-short-collections.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The agent that runs with a configuration, which knows what its links have bound upstream."""
+"""The agent that runs with a configuration, which knows what its links have bound upstream.
+
+Why: docs/decisions/0031-plan-and-run-agree.md
+"""
 
 from __future__ import annotations
 

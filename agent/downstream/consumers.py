@@ -3,6 +3,8 @@
 A passive declare counts them with the others. The events of consumers report their priorities at once, and those of
 channels that they have gone. The HTTP API lists all of them, also those that came while nobody listened, but some
 seconds late. So of a consumer that an event was about lately, the event counts, and of all others the list.
+
+Why: docs/decisions/0042-consumers-by-elimination.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The last known bindings of federated exchanges; reads and events may overtake each other."""
+"""The last known bindings of federated exchanges; reads and events may overtake each other.
+
+Why: docs/decisions/0028-bindings-from-events.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When to read the definitions again: a changed file, SIGHUP, an event of the broker, or the next poll."""
+"""When to read the definitions again: a changed file, SIGHUP, an event of the broker, or the next poll.
+
+Why: docs/decisions/0027-additions-at-once.md
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Decides when a change of files is complete: a file that is still being written, or missing for a moment, doesn't
-count yet."""
+count yet.
+
+Why: docs/decisions/0030-removal-waits.md
+"""
 
 from __future__ import annotations
 

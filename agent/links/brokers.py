@@ -1,4 +1,7 @@
-"""What all links of an agent share: connections, the downstream's identity, time and chance."""
+"""What all links of an agent share: connections, the downstream's identity, time and chance.
+
+Why: docs/decisions/0017-fair-shared-connections.md, docs/decisions/0033-builds-at-a-time.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The connections that one link holds while it runs; it shares them with others."""
+"""The connections that one link holds while it runs; it shares them with others.
+
+Why: docs/decisions/0018-control-connection.md
+"""
 
 from __future__ import annotations
 

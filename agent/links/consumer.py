@@ -1,4 +1,7 @@
-"""The consumer of a flow's channel: begun, replaced by one with another prefetch, paused, and ended."""
+"""The consumer of a flow's channel: begun, replaced by one with another prefetch, paused, and ended.
+
+Why: docs/decisions/0009-prefetch-by-new-consumer.md, docs/decisions/0010-pause-cancels-consumer.md
+"""
 
 from __future__ import annotations
 

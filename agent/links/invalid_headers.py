@@ -1,6 +1,8 @@
 """What becomes of an `x-received-from` or `x-shovelled` that isn't a list; anyone may forge them. They are kept beside.
 
 All of it is done on tables as bytes, which are walked by their lengths.
+
+Why: docs/decisions/0005-invalid-headers-kept.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How many messages the broker may send ahead, and when another prefetch suits the path better."""
+"""How many messages the broker may send ahead, and when another prefetch suits the path better.
+
+Why: docs/decisions/0009-prefetch-by-new-consumer.md
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@ others.
 
 An object that is too large, nested too deeply, or has numbers that fit no type is still returned with its own plain
 members; `UNREAD` is the key of the reason.
+
+Why: docs/decisions/0025-problems-stay-in-a-vhost.md
 """
 
 from __future__ import annotations

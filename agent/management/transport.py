@@ -1,4 +1,7 @@
-"""One request to any of several interchangeable HTTP APIs, and their errors in an operator's words."""
+"""One request to any of several interchangeable HTTP APIs, and their errors in an operator's words.
+
+Why: docs/decisions/0029-http-retries.md
+"""
 
 from __future__ import annotations
 

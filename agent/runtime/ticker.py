@@ -4,6 +4,8 @@ Links that share a connection must not wait for one among them, either. A broker
 queue behind one of its channels can't keep up, or has lost its majority, and what other links have published waits
 behind that. So a connection on which confirms are late is sounded, and where the broker doesn't answer, the link with
 the most in flight gets connections of its own.
+
+Why: docs/decisions/0017-fair-shared-connections.md, docs/decisions/0045-one-tick.md
 """
 
 from __future__ import annotations

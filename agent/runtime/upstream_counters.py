@@ -2,6 +2,8 @@
 
 Only what the report accounts for depends on it. A broker that doesn't answer is asked less often, and one that needs
 long for its answer, too.
+
+Why: docs/decisions/0054-account-at-rest.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Changes on the board, for those who follow it: `/api/events` and `/api/transitions`."""
+"""Changes on the board, for those who follow it: `/api/events` and `/api/transitions`.
+
+Why: docs/decisions/0051-readers-without-queues.md
+"""
 
 from __future__ import annotations
 

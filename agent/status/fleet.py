@@ -3,6 +3,8 @@
 The agent asks its peers, not the browser: so the page speaks to one address, tokens of other agents stay here, and
 nothing has to be allowed for other sites. Each is asked when somebody looks, with a deadline for a bounded answer, and
 at most every few seconds.
+
+Why: docs/decisions/0055-peers-asked-by-agent.md
 """
 
 from __future__ import annotations

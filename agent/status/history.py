@@ -1,6 +1,8 @@
 """The recent history of one link: changes of its status, samples, its rate.
 
 Samples are packed into rings of bytes, so little memory that thousands of links can have them.
+
+Why: docs/decisions/0056-history-rings.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The text of links is written here in small pieces, not by prometheus-client: two thousand links are a hundred thousand
 lines, and messages would wait for the half second that its writer needs for them.
+
+Why: docs/decisions/0052-own-metrics-text.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What was written and is not confirmed yet: references to the buffers, so that nothing is copied.
 
 For whoever has to publish a message again, or elsewhere, without returning it to its source first.
+
+Why: docs/decisions/0012-keep-until-confirmed.md
 """
 
 from __future__ import annotations

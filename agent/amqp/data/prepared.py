@@ -1,4 +1,7 @@
-"""What is published around messages, prepared once for all that were published with one exchange and routing key."""
+"""What is published around messages, prepared once for all that were published with one exchange and routing key.
+
+Why: docs/decisions/0003-prepared-by-address.md
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Probes: messages that an agent publishes into the queue of its own link, to see when they come through.
 
 Every agent knows them by a header, forwards none, and drops those of others.
+
+Why: docs/decisions/0016-cheap-probes.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The downstream channel of a link: what is published on it, what the broker answers, what is settled upstream."""
+"""The downstream channel of a link: what is published on it, what the broker answers, what is settled upstream.
+
+Why: docs/decisions/0015-tags-in-order.md
+"""
 
 from __future__ import annotations
 

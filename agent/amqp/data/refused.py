@@ -2,6 +2,8 @@
 
 Where there is no room to hold it, it is parked: its source is asked for it again, a few messages at a time. What never
 gets through although others do is handed over, for the quarantine.
+
+Why: docs/decisions/0012-keep-until-confirmed.md, docs/decisions/0013-refused-stay-at-source.md
 """
 
 from __future__ import annotations

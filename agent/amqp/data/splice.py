@@ -11,6 +11,8 @@ What can't be published at all (too large for the downstream, headers that don't
 can't be read) is not sent, since it would break the link each time it comes: see `PublishTracker.refuse`. That the
 lengths of the properties add up is checked of every message; what is in its headers table, where a `PoisonCheck` is
 given.
+
+Why: docs/decisions/0006-data-path-not-compiled.md, docs/decisions/0011-limit-counts-delivered.md
 """
 
 from __future__ import annotations

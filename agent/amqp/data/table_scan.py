@@ -2,6 +2,8 @@
 
 A table of 128 KiB may hold 60,000 entries. So runs of entries are passed over by a regular expression, which takes a
 twentieth of what a loop would take; only a name or value of 64 bytes or more costs a step of its own.
+
+Why: docs/decisions/0004-headers-as-bytes.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How much of what peers send is processed in one turn of the loop."""
+"""How much of what peers send is processed in one turn of the loop.
+
+Why: docs/decisions/0007-bounded-reads.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a peer sends: read into one buffer, and handed out frame by frame, unless somebody holds it back."""
+"""What a peer sends: read into one buffer, and handed out frame by frame, unless somebody holds it back.
+
+Why: docs/decisions/0008-blocked-links-count.md
+"""
 
 from __future__ import annotations
 

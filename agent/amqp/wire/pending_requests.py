@@ -1,4 +1,7 @@
-"""The requests of a channel without a response yet, and for how long."""
+"""The requests of a channel without a response yet, and for how long.
+
+Why: docs/decisions/0019-request-deadlines.md
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """What a broker says when it closes a channel, as facts. Its texts are read here and nowhere else: only they name the
 object, and before 4.0 none names the permission that is missing.
+
+Why: docs/decisions/0040-failures-are-values.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How long to wait before the next attempt."""
+"""How long to wait before the next attempt.
+
+Why: docs/decisions/0041-backoff-in-core.md
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up t
 acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag returned here never is.
 Deliveries that wait to be returned must not be acknowledged along with others: while any waits, or is published again,
 those after it are acknowledged one by one.
+
+Why: docs/decisions/0015-tags-in-order.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A consumer that has as many messages as its prefetch allows looks like any other from outside. So a few messages may
 wait in the link's own queue: as many as its consumers took within a second lately, and ten at least. That also keeps a
 consumer that takes one message at a time from making the link begin and end all the time.
+
+Why: docs/decisions/0043-auto-delete-queues.md, docs/decisions/0044-messages-to-and-fro.md
 """
 
 from __future__ import annotations

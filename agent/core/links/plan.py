@@ -1,4 +1,7 @@
-"""What `run` would create, keep and delete on which broker, and why. Looks at nothing itself."""
+"""What `run` would create, keep and delete on which broker, and why. Looks at nothing itself.
+
+Why: docs/decisions/0031-plan-and-run-agree.md, docs/decisions/0038-leftovers-are-kept.md
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ A broker that can't parse a message closes the connection it came by, and all li
 doesn't say which message it was. So each link that had messages in flight gets its own connection, and every message is
 checked completely before it is published. If a link loses even that connection, its messages are published one by one,
 and the one that was in flight alone is remembered.
+
+Why: docs/decisions/0014-poison-search.md
 """
 
 from __future__ import annotations

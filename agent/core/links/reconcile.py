@@ -1,6 +1,8 @@
 """What an exchange link keeps upstream: what is wanted, held against what exists, becomes steps.
 
 `plan` prints the steps and a session carries them out, so neither can decide otherwise than the other.
+
+Why: docs/decisions/0031-plan-and-run-agree.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A full queue refuses whatever is for it, so a refusal alone shows nothing about 
 again in rounds, in their order, with growing pauses. A message is given up once it was refused for long enough while
 others got through; but not while refused ones with the same address do, since a queue that drains slowly takes them one
 after another.
+
+Why: docs/decisions/0012-keep-until-confirmed.md
 """
 
 from __future__ import annotations

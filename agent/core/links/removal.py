@@ -1,4 +1,7 @@
-"""When the upstream objects of an unwanted link may be removed, and the message for the operator until then."""
+"""When the upstream objects of an unwanted link may be removed, and the message for the operator until then.
+
+Why: docs/decisions/0030-removal-waits.md
+"""
 
 from __future__ import annotations
 

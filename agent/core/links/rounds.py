@@ -1,4 +1,7 @@
-"""Which bindings are asserted next: a bounded number per second, however many there are."""
+"""Which bindings are asserted next: a bounded number per second, however many there are.
+
+Why: docs/decisions/0034-canary.md
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 What goes back to a source comes again before all that follows. So were all of them returned at once, they would take
 every place of the prefetch each time, and nothing behind them would ever be tried. A few are tried after each pause,
 which grows while none of them gets anywhere; while most of them do, they are more each time.
+
+Why: docs/decisions/0013-refused-stay-at-source.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A broker collects these numbers every few seconds, each at another time, so they only add up where nothing moved for
 longer than that. A comparison is made between two such looks; what moves in between belongs to the later one.
+
+Why: docs/decisions/0054-account-at-rest.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The message in a slot's queue: who gets it holds the slot. It carries what the next holder has to know."""
+"""The message in a slot's queue: who gets it holds the slot. It carries what the next holder has to know.
+
+Why: docs/decisions/0050-acknowledged-by-link.md
+"""
 
 from __future__ import annotations
 

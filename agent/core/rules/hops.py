@@ -1,6 +1,8 @@
 """The hops of messages and bindings: `x-received-from` and `x-bound-from`.
 
 A binding must be propagated exactly as far as a message could travel in the other direction.
+
+Why: docs/decisions/0004-headers-as-bytes.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The names of objects on the brokers. They are the native plugin's own, so that either can take over."""
+"""The names of objects on the brokers. They are the native plugin's own, so that either can take over.
+
+Why: docs/decisions/0039-link-identity.md
+"""
 
 from __future__ import annotations
 

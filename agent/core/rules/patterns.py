@@ -1,4 +1,7 @@
-"""Regular expressions as in brokers: unanchored, Perl's syntax, and no result if matching takes too long."""
+"""Regular expressions as in brokers: unanchored, Perl's syntax, and no result if matching takes too long.
+
+Why: docs/decisions/0026-pattern-time-limits.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The definition that federates an exchange or a queue: one, never several merged."""
+"""The definition that federates an exchange or a queue: one, never several merged.
+
+Why: docs/decisions/0023-one-definition.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Definitions and what exists on the downstream → the links that should exist."""
+"""Definitions and what exists on the downstream → the links that should exist.
+
+Why: docs/decisions/0031-plan-and-run-agree.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Acknowledgements: a known cause of trouble comes behind others until it is over, or grows."""
+"""Acknowledgements: a known cause of trouble comes behind others until it is over, or grows.
+
+Why: docs/decisions/0050-acknowledged-by-link.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Links in trouble → causes, the most important first, and one sentence about the whole."""
+"""Links in trouble → causes, the most important first, and one sentence about the whole.
+
+Why: docs/decisions/0040-failures-are-values.md
+"""
 
 from __future__ import annotations
 

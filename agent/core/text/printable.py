@@ -1,4 +1,7 @@
-"""Text from outside, made safe to show: on a terminal, in a log for people, on a page."""
+"""Text from outside, made safe to show: on a terminal, in a log for people, on a page.
+
+Why: docs/decisions/0022-text-from-outside.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Removes our own secret from the text of a peer that received it."""
+"""Removes our own secret from the text of a peer that received it.
+
+Why: docs/decisions/0022-text-from-outside.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The definitions in force: the last valid reading of every source, merged; one name from two sources is an error."""
+"""The definitions in force: the last valid reading of every source, merged; one name from two sources is an error.
+
+Why: docs/decisions/0024-sources-one-by-one.md
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Responses of a broker's HTTP API → the core's definitions; errors name the object.
 
 Texts are taken literally: a broker must not make the agent read its environment or files.
+
+Why: docs/decisions/0025-problems-stay-in-a-vhost.md
 """
 
 from __future__ import annotations

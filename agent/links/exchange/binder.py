@@ -1,4 +1,7 @@
-"""Binds the upstream exchange to the internal one, a binding for each group, many on the way at once."""
+"""Binds the upstream exchange to the internal one, a binding for each group, many on the way at once.
+
+Why: docs/decisions/0032-few-round-trips.md
+"""
 
 from __future__ import annotations
 

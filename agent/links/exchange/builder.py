@@ -1,4 +1,7 @@
-"""What one exchange link keeps upstream: queue, internal exchange and bindings, made in few round trips."""
+"""What one exchange link keeps upstream: queue, internal exchange and bindings, made in few round trips.
+
+Why: docs/decisions/0031-plan-and-run-agree.md, docs/decisions/0032-few-round-trips.md
+"""
 
 from __future__ import annotations
 

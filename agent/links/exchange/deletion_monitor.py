@@ -2,6 +2,8 @@
 
 A link keeps a `Canary` upstream, an exchange that goes with the upstream exchange. One `DeletionMonitor` looks at what
 all links of a control connection keep there, every few seconds, at little cost.
+
+Why: docs/decisions/0034-canary.md
 """
 
 from __future__ import annotations

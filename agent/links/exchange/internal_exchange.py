@@ -1,4 +1,7 @@
-"""Internal exchanges of the plugin's own type, where the broker over there knows it."""
+"""Internal exchanges of the plugin's own type, where the broker over there knows it.
+
+Why: docs/decisions/0036-plugin-disabled-upstream.md
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ queue downstream instead of the exchange, and its arrival there is its answer, o
 
 It never expires, since a policy may dead-letter what does into a queue of a user. No other one is sent while it is on
 its way, so a session that ends leaves one at most, which the plugin would forward if it took over.
+
+Why: docs/decisions/0016-cheap-probes.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Anyone may forge the header, and make it as large as a frame. So nothing of it is decoded: tables are walked by their
 lengths, and only a hop's cluster and vhost are compared, as bytes. `core.hops` says the same of decoded tables.
+
+Why: docs/decisions/0004-headers-as-bytes.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The end of a link that is gone for good: first the wait, while what it built upstream stays, then its removal."""
+"""The end of a link that is gone for good: first the wait, while what it built upstream stays, then its removal.
+
+Why: docs/decisions/0030-removal-waits.md
+"""
 
 from __future__ import annotations
 

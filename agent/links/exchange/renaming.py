@@ -1,4 +1,7 @@
-"""What links kept upstream under a name that their downstream no longer has."""
+"""What links kept upstream under a name that their downstream no longer has.
+
+Why: docs/decisions/0037-cluster-renamed.md
+"""
 
 from __future__ import annotations
 

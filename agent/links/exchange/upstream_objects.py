@@ -1,4 +1,7 @@
-"""What an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange."""
+"""What an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange.
+
+Why: docs/decisions/0032-few-round-trips.md, docs/decisions/0035-names-over-255-bytes.md
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Anyone may forge the headers, and make them as large as a frame. So tables are walked by their lengths, and only entries
 that may be the link's own are looked into.
+
+Why: docs/decisions/0044-messages-to-and-fro.md
 """
 
 from __future__ import annotations

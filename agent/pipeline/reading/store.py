@@ -4,6 +4,8 @@ Thinning compares neighbours. So two batches stay separate only if, for each age
 overlap. If they do, the files of both are read again together.
 
 A few lines represent a settled day if its own tables aren't made.
+
+Why: docs/decisions/0059-thinned-lines.md
 """
 
 from __future__ import annotations

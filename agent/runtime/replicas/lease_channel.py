@@ -2,6 +2,8 @@
 
 In each queue is a token. Who gets it holds the slot until its consumer or its connection ends; then the broker delivers
 the token to the next consumer. Nobody has to ask again and again.
+
+Why: docs/decisions/0049-leases-in-queues.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Exports the board: every change of a link's status at once, and regular samples of all links."""
+"""Exports the board: every change of a link's status at once, and regular samples of all links.
+
+Why: docs/decisions/0053-export-thread.md
+"""
 
 from __future__ import annotations
 
