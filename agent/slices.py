@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 async def in_slices(items: Iterable[T], clock: Clock = time.perf_counter) -> AsyncIterator[T]:
-    """The items, of which those that come later may have changed meanwhile."""
+    """The items, of which those that come later may have changed meanwhile; an iterator makes them as they come."""
     end = clock() + SLICE
-    for item in tuple(items):
+    for item in items if isinstance(items, Iterator) else tuple(items):
         yield item
         if clock() >= end:
             await asyncio.sleep(0)
@@ -70,10 +70,12 @@ class Gradually:
             self._take(math.inf)
 
     def _go_on(self) -> None:
-        if self._left is not None:
-            self._take(self._clock() + SLICE)
-        if self._left is not None:
-            asyncio.get_running_loop().call_soon(self._go_on)
+        try:
+            if self._left is not None:
+                self._take(self._clock() + SLICE)
+        finally:  # one that failed may have been asked for again
+            if self._left is not None:
+                asyncio.get_running_loop().call_soon(self._go_on)
 
     def _take(self, end: float) -> None:
         """One that fails ends the others."""

@@ -29,6 +29,7 @@ from agent.errors import BrokerError, Failure
 COMMAND_INVALID: Final = 503
 INTERNAL_ERROR: Final = 541
 _UNSENT = "refused, and with names as long as these the broker can't send why"
+_MISSING = "missing, and with a name as long as this the broker can't say so"
 _UNASKED = "its name is too long for a broker to say that it is missing"
 
 Opener: TypeAlias = Callable[[], Awaitable[Connection]]
@@ -64,7 +65,9 @@ async def declare_any(
         except BrokerError as error:
             if closing_code(error) != INTERNAL_ERROR:
                 raise
-            return ChannelClosedError(NOT_FOUND if "passive" in values else PRECONDITION_FAILED, _UNSENT)
+            if "passive" in values:
+                return ChannelClosedError(NOT_FOUND, _MISSING)
+            return ChannelClosedError(PRECONDITION_FAILED, _UNSENT)
 
 
 def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:
@@ -119,7 +122,8 @@ async def probe(
     connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = (), spare: Opener | None = None
 ) -> Found:
     """Asks for all the names side by side; raises only where the connection is lost."""
-    channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
+    # Each may have a second channel, which is being closed, and others use the connection, too.
+    channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 4)))
     connections = asyncio.Semaphore(_SPARES)
 
     async def ask(kind: Kind, name: str) -> Call | ChannelClosedError:

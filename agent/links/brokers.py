@@ -41,6 +41,7 @@ CHANGED_AT_ONCE: Final = 100
 """Links that build or remove at one broker: enough to keep it busy. It works for all of them in turn: of four hundred,
 one that builds seven in a second leaves some without an answer for 30 s."""
 CHANGED_BY_VHOST: Final = CHANGED_AT_ONCE // 2
+LONGEST_CHANGE: Final = 15.0  # seconds that others wait for one link; twice what each takes where a busy broker has 100
 DEDICATED_AT_ONCE: Final = 5  # links of one end
 KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
@@ -91,10 +92,26 @@ class Brokers:
     @asynccontextmanager
     async def changing(self, end: End, vhost: str) -> AsyncIterator[None]:
         """While a link of a vhost builds or removes something at a broker. Links wait only for others of their vhost,
-        and of their broker: not for a broker that is away, and not for a vhost whose links take long."""
+        and of their broker; one that takes long, say for a blocked destination, goes on and gives its place away."""
         addresses = frozenset((uri.connect_host, uri.connect_port) for uri in end.uris)
-        async with self._gate((addresses, vhost), CHANGED_BY_VHOST), self._gate(addresses, CHANGED_AT_ONCE):
-            yield
+        held: list[asyncio.Semaphore] = []
+
+        def give_back() -> None:
+            while held:
+                held.pop().release()
+
+        try:
+            for key, width in (((addresses, vhost), CHANGED_BY_VHOST), (addresses, CHANGED_AT_ONCE)):
+                gate = self._gate(key, width)
+                await gate.acquire()
+                held.append(gate)
+            timer = asyncio.get_running_loop().call_later(LONGEST_CHANGE, give_back)
+            try:
+                yield
+            finally:
+                timer.cancel()
+        finally:
+            give_back()
 
     def _gate(self, key: Hashable, width: int) -> asyncio.Semaphore:
         found = self._gates.get(key)

@@ -94,7 +94,7 @@ class Flow:
 
     @property
     def is_watched(self) -> bool:
-        """Whether it was begun under poison_search."""
+        """Whether it was begun under suspicion."""
         return self._watch is not Watch.OFF
 
     @property

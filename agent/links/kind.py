@@ -194,7 +194,7 @@ class RunnableLink(ABC, Generic[LinkT]):
 
     @abstractmethod
     def session(self, connections: Connections, *, dedicated: bool) -> Session[Any]:
-        """`apart`: on connections that no other link uses."""
+        """`dedicated`: on connections that no other link uses."""
 
     @abstractmethod
     async def is_free(self, queue: str) -> bool:

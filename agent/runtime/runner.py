@@ -428,7 +428,8 @@ class LinkRunner:
         self.served_by(Other.CONSUMER, str(error))
         if self._turn is not None:
             self._turn.cancel()
-        self._turn = self._keep(lambda: self._await_turn(error.queue), "await turn")
+        queue = error.queue  # the error would keep the session that it came from in memory
+        self._turn = self._keep(lambda: self._await_turn(queue), "await turn")
 
     async def _await_turn(self, queue: str) -> None:
         """Looks, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
@@ -496,7 +497,7 @@ class LinkRunner:
                 self._execute_removal(effect)
 
     def _open(self) -> None:
-        if self._was_served:
+        if self._was_served and self.link.problem is None:
             self._runnable.was_served_by_another()
             self._was_served = False
         self._session.open(self._runnable)

@@ -242,7 +242,9 @@ class Runners:
                 await asyncio.sleep(REOPEN_EVERY)
 
     def slots_at_work(self) -> Container[int]:
-        if self._share.is_under_way:  # a link that waits for its next attempt may not know that it has to leave
+        if (
+            self._share.is_under_way and not self._is_stopping
+        ):  # a link that waits for its next attempt may not know that it has to leave
             return range(SLOTS)
         return {runner.slot for runner in (*self, *self._leaving) if not runner.is_at_rest}
 

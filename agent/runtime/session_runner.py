@@ -98,10 +98,7 @@ class SessionRunner:
 
     def dedicate_connections(self) -> None:
         """For a while the link shares no connection: others would wait for it."""
-        now = self._loop.time()
-        until = now + DEDICATED_FOR
-        if self._brokers.may_have_dedicated(self._source, self._owner.link.id, now=now, until=until):
-            self._dedicated_until = until
+        self._dedicated_until = self._loop.time() + DEDICATED_FOR
 
     def hold_reading(self) -> None:
         self._connections.hold()
@@ -176,7 +173,10 @@ class SessionRunner:
 
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
-            self.dedicate_connections()
+            now = self._loop.time()
+            ends = now + DEDICATED_FOR
+            if self._brokers.may_have_dedicated(self._source, self._owner.link.id, now=now, until=ends):
+                self.dedicate_connections()
         owner = self._owner
         lasted, opened = self._loop.time() - self._opened_at, owner.state.phase is Phase.OPEN
         steady = opened and backoff.is_steady(lasted, owner.link.settings.reconnect_delay)

@@ -203,10 +203,10 @@ class Supervisor:
             case EndLink(link_id, removes, object_is_deleted):
                 if object_is_deleted:
                     self._board.object_deleted(link_id)
-                ended = self._runners.by_id[link_id]
-                if removes:
+                ended = self._runners.by_id.get(link_id)
+                if ended is not None and removes:
                     ended.unwant()
-                else:
+                elif ended is not None:
                     self._runners.let_go(ended)
 
     async def _prefers_quorum(self) -> bool:

@@ -98,6 +98,40 @@ async def test_others_have_their_turn_between_slices_of_what_is_done_gradually()
     assert not work.is_under_way
 
 
+async def test_an_iterator_makes_items_as_they_come() -> None:
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(30):
+            made.append(number)
+            yield number
+
+    async for number in in_slices(numbers(), Clock()):
+        assert made == list(range(number + 1))
+
+
+async def test_what_fails_is_done_again_where_that_was_asked_for() -> None:
+    done: list[int] = []
+
+    def steps() -> Iterator[None]:
+        for number in range(12):
+            done.append(number)
+            yield
+            if len(done) == 12:
+                raise ValueError("unexpected")
+
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    work = Gradually(steps, Clock())
+    work()
+    work()
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert done == [*range(12), *range(12)]
+    assert len(failures) == 1
+    assert not work.is_under_way
+
+
 async def test_what_is_asked_for_again_meanwhile_is_done_once_more() -> None:
     done: list[int] = []
     work = Gradually(taking(done, 30), Clock())

@@ -1,4 +1,4 @@
-"""Messages of a link under poison_search, each looked at as a whole before it goes on: see `core.poison_search`."""
+"""Messages of a link under suspicion, each looked at as a whole before it goes on: see `core.links.poison_search`."""
 
 from __future__ import annotations
 

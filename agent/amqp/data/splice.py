@@ -85,7 +85,6 @@ class DeliveryForwarder:
         "_changes",
         "_channel",
         "_counted",
-        "_dedicated",
         "_has_dropped",
         "_is_careful",
         "_is_midway",
@@ -111,6 +110,7 @@ class DeliveryForwarder:
         "_tags",
         "_target",
         "_target_number",
+        "_uncounted",
         "_unusual",
         "_was_added",
         "on_exhausted",
@@ -169,7 +169,7 @@ class DeliveryForwarder:
         self._begun = 0  # where it begins in `_out`
         self._is_midway = False
         self._counted = 0  # the last delivery that is counted as taken
-        self._dedicated = 0  # since then: probes, and what came beyond the limit
+        self._uncounted = 0  # since then: probes, and what came beyond the limit
         # What one read brought
         self._out: list[bytes | bytearray | memoryview] = []
         self._tags: list[int] = []
@@ -417,7 +417,7 @@ class DeliveryForwarder:
         self._awaits_header = False
         self._begun = len(self._out)
         if self._skips:
-            self._dedicated += 1
+            self._uncounted += 1
             return
         if self._may_be_probe and (token := token_of(bytes(buffer[at + _TO_FLAGS : after - 1]))) is not None:
             self._probe(token, buffer, at, after)
@@ -432,7 +432,7 @@ class DeliveryForwarder:
 
     def _probe(self, token: bytes, buffer: bytearray, at: int, after: int) -> None:
         """Goes on as it is to where it is awaited; nobody wants one of another agent, or of an earlier session."""
-        self._dedicated += 1
+        self._uncounted += 1
         publish = self.probes.publish(token, self._target_number) if self.probes and not self._size else None
         if publish is None or after - at - _OVERHEAD > self._room:
             self._skips = self._has_dropped = True
@@ -555,8 +555,8 @@ class DeliveryForwarder:
         is_collecting = self._capture is not None and self._capture.is_collecting
         undecided = self._awaits_header or (self._missing > 0 and (not self._skips or is_collecting))
         decided = self._tag - undecided
-        self._target.took(decided - self._counted - self._dedicated)
-        self._counted, self._dedicated = decided, 0
+        self._target.took(decided - self._counted - self._uncounted)
+        self._counted, self._uncounted = decided, 0
 
     def _publish(self) -> None:
         """All of what was written since the last time is whole."""

@@ -286,7 +286,7 @@ class Builder:
             return
         self._has_tried_canary = True
         self._built.has_canary = await self._canary.place()
-        self._built.monitor_note = self._canary.note
+        self._built.canary_note = self._canary.note
         if self._built.has_canary:
             self._built.doubtful = list(self._built.bound)
 
@@ -322,7 +322,7 @@ class Builder:
         self._note_missing(missing)
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
-        built.monitor_note, built.doubtful = self._canary.note, []
+        built.canary_note, built.doubtful = self._canary.note, []
         self._leave_out(await binder.bind(bound))
         built.letter = self._letter
 

@@ -252,7 +252,7 @@ class DeletionMonitors:
 
     def __init__(self, errors: UnexpectedErrors) -> None:
         self._errors = errors
-        self._lookouts: WeakKeyDictionary[Shared, DeletionMonitor] = WeakKeyDictionary()
+        self._monitors: WeakKeyDictionary[Shared, DeletionMonitor] = WeakKeyDictionary()
 
     def of(self, control: Shared) -> DeletionMonitor:
-        return self._lookouts.setdefault(control, DeletionMonitor(control, self._errors))
+        return self._monitors.setdefault(control, DeletionMonitor(control, self._errors))

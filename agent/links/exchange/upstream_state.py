@@ -27,7 +27,7 @@ class UpstreamState:
     note: str = ""
     left_out: tuple[LeftOut, ...] = ()
     has_canary: bool = False
-    monitor_note: str = ""  # why there is none
+    canary_note: str = ""  # why there is none
     restored: str = ""  # that the upstream exchange was missing
     restored_at: float = 0.0
     may_have_rival: bool = False  # whoever served the link until now may still be building
@@ -47,13 +47,13 @@ class UpstreamState:
             self.bound,
             has_canary=self.has_canary,
             left_out=frozenset(each.group for each in self.left_out),
-            canary_is_refused=bool(self.monitor_note) and not self.has_canary,
+            canary_is_refused=bool(self.canary_note) and not self.has_canary,
         )
 
     @property
     def notes(self) -> str:
         """What an operator should know of what was built; empty where all is as defined."""
-        notes = self.note, self.monitor_note, self.restored, _of_left_out(self.left_out)
+        notes = self.note, self.canary_note, self.restored, _of_left_out(self.left_out)
         return "; ".join(note for note in notes if note)
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from agent.core.addresses.uri import parse
-from agent.links.brokers import CHANGED_AT_ONCE, CHANGED_BY_VHOST, DEDICATED_AT_ONCE, Brokers, renewed_ends
+from agent.links.brokers import (
+    CHANGED_AT_ONCE,
+    CHANGED_BY_VHOST,
+    DEDICATED_AT_ONCE,
+    LONGEST_CHANGE,
+    Brokers,
+    renewed_ends,
+)
 from agent.links.ends import End, Ends
+from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 
 
 def end(*uris: str, where: str = "upstream origin") -> End:
@@ -46,6 +54,31 @@ async def test_links_of_one_vhost_leave_half_of_a_broker_to_others() -> None:
     vhosts = [(there, str(number)) for number in range(160)]
     assert await changing_at_once(vhosts) == CHANGED_AT_ONCE
     assert await changing_at_once([*vhosts, (end("amqp://away/a"), "0")]) == CHANGED_AT_ONCE + 1
+
+
+def test_a_link_that_takes_long_gives_its_place_away() -> None:
+    """It may wait for a blocked destination for hours."""
+
+    async def live() -> None:
+        shared, place, ended = brokers(), end("amqp://there/a"), asyncio.Event()
+
+        async def change() -> None:
+            async with shared.changing(place, "slow"):
+                await ended.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CHANGED_BY_VHOST):
+                tasks.create_task(change())
+            await asyncio.sleep(0)
+            begun = asyncio.get_running_loop().time()
+            async with shared.changing(place, "slow"):
+                assert asyncio.get_running_loop().time() - begun == LONGEST_CHANGE
+            ended.set()
+        async with asyncio.timeout(1), asyncio.TaskGroup() as tasks:  # each place was given back once
+            for _ in range(CHANGED_BY_VHOST):
+                tasks.create_task(change())
+
+    in_virtual_time(live())
 
 
 async def test_few_links_have_connections_of_their_own_at_a_time() -> None:
