@@ -54,6 +54,7 @@ from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
+PLUGIN: Final = "look for the federation plugin"
 QUORUM_NODES: Final = 3
 
 Followers: TypeAlias = dict[str, Callable[[], Coroutine[Any, Any, None]]]
@@ -85,7 +86,6 @@ class Supervisor:
         self._problems = Problems(board, self._keeper)
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
         self._following: set[str] = set()
-        self._followers, self._followers_by_api = self._made_followers(), self._made_followers_by_api()
 
     @property
     def cluster(self) -> str | None:
@@ -324,11 +324,15 @@ class Supervisor:
 
     def _begin_following(self) -> None:
         """What goes on beside the readings, from the first one on; some of it needs the HTTP API."""
-        has_api = bool(self.configuration.settings.downstream.management)
-        for name, follow in (self._followers | self._followers_by_api if has_api else self._followers).items():
-            if name not in self._following:
-                self._following.add(name)
-                self._tasks.keep(name, follow)
+        if TICKER not in self._following:
+            self._follow(self._made_followers())
+        if PLUGIN not in self._following and self.configuration.settings.downstream.management:
+            self._follow(self._made_followers_by_api())
+
+    def _follow(self, followers: Followers) -> None:
+        self._following |= followers.keys()
+        for name, follow in followers.items():
+            self._tasks.keep(name, follow)
 
     def _made_followers(self) -> Followers:
         followers: Followers = {
@@ -352,7 +356,7 @@ class Supervisor:
         return {
             "follow bindings": bindings.run,
             "follow consumers": consumers.run,
-            "look for the federation plugin": self._look_for_plugin,
+            PLUGIN: self._look_for_plugin,
         }
 
     async def _read_consumers(self, vhost: str) -> list[ConsumerAnswer]:
