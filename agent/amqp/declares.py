@@ -122,12 +122,14 @@ async def probe(
     connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = (), spare: Opener | None = None
 ) -> Found:
     """Asks for all the names side by side; raises only where the connection is lost."""
-    # Each may have a second channel, which is being closed, and others use the connection, too.
-    channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 4)))
+    channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
     connections = asyncio.Semaphore(_SPARES)
 
     async def ask(kind: Kind, name: str) -> Call | ChannelClosedError:
-        async with channels if is_harmless(connection, kind, name, passive=True) else connections:
+        if is_harmless(connection, kind, name, passive=True):
+            async with channels:
+                return await _ask_and_close(connection, kind, name)
+        async with connections:
             return await declare_any(connection, kind, name, spare=spare, passive=True)
 
     async def ask_for_queue(name: str) -> tuple[str, QueueFound]:
@@ -148,6 +150,19 @@ async def probe(
         asyncio.gather(*(ask_for_exchange(name) for name in exchanges)),
     )
     return Found(dict(found_queues), dict(found_exchanges))
+
+
+async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call | ChannelClosedError:
+    """Returns once the channel's number is free again: there are no more than the broker allows."""
+    method, answer = _METHODS[kind]
+    named: dict[str, Any] = {kind: name}
+    channel = connection.wire.begin_channel()
+    try:
+        call = await channel.ask(method, answer, passive=True, **named)
+    except ChannelClosedError as error:
+        return error
+    await channel.close()
+    return call
 
 
 NO_TYPE: Final = "asked by federation-agent"

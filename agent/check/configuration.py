@@ -33,7 +33,7 @@ from agent.core.model import Definitions, native_link
 from agent.core.permissions import Grant
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, FailureKind, Problem, Severity
-from agent.runtime.survey import Agent, Survey, survey
+from agent.runtime.plan_inputs import Agent, PlanInputs, read_plan_inputs
 
 TrialRunner = Callable[[CheckContext], AsyncIterator[Finding]]
 
@@ -76,7 +76,7 @@ class _Check:
         self._findings: list[Finding] = []
 
     async def run(self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None) -> CheckResult:
-        found = await self._survey(agent)
+        found = await self._read(agent)
         definitions = self._configuration.definitions if found is None else found.reading.definitions
         apis = await self._open_apis(given, definitions)
         attempts = await try_all(endpoints_of(definitions, apis.downstream))
@@ -118,11 +118,11 @@ class _Check:
                     configured[f"{vhost}/{each.name}"] = shared[urls]
         return BrokerApis(downstream.uris, own, others, configured)
 
-    async def _survey(self, agent: Agent | None) -> Survey | None:
+    async def _read(self, agent: Agent | None) -> PlanInputs | None:
         where = "downstream"
         try:
             async with asyncio.timeout(READING):
-                found = await survey(self._configuration, agent)
+                found = await read_plan_inputs(self._configuration, agent)
         except TimeoutError:
             message = f"it and the links' upstreams could not be read within {READING:g} s, so links weren't checked"
             self._findings.append(Finding.error(Topic.DEFINITIONS, where, message, "see its log"))
@@ -145,7 +145,7 @@ class _Check:
         return Finding(level, Topic.DEFINITIONS, str(problem.place), problem.message)
 
     async def _ask(
-        self, context: CheckContext, accounts: list[AccountNeeds], found: Survey | None, attempts: Sequence[Attempt]
+        self, context: CheckContext, accounts: list[AccountNeeds], found: PlanInputs | None, attempts: Sequence[Attempt]
     ) -> None:
         sources: list[AsyncIterator[Finding]] = [
             judge_permissions(accounts, context, attempts),
@@ -246,7 +246,7 @@ def stopped_links(context: CheckContext, attempts: Iterable[Attempt]) -> list[Li
 
 
 async def _judge_links(
-    context: CheckContext, found: Survey, attempts: Sequence[Attempt], accounts: Sequence[AccountNeeds]
+    context: CheckContext, found: PlanInputs, attempts: Sequence[Attempt], accounts: Sequence[AccountNeeds]
 ) -> AsyncIterator[Finding]:
     """The links that would not run, by reason."""
     stopped = sorted(stopped_links(context, attempts), key=lambda each: (each.planned.outlook, each.planned.reason))

@@ -21,7 +21,7 @@ from agent.core.rules.hops import BOUND_FROM
 from agent.core.text.quantities import counted, waiting_text
 from agent.definitions.sources.load import load_configuration
 from agent.errors import Severity
-from agent.runtime.survey import Survey, survey
+from agent.runtime.plan_inputs import PlanInputs, read_plan_inputs
 
 _MARKS = {
     Verb.CREATE: ("+", "green"),
@@ -47,7 +47,7 @@ def show_plan(path: Path, *, as_json: bool) -> bool:
     configuration = load_configuration(str(path), environment=os.environ)
     http = configuration.settings.agent.http
     agent = find_running(http)
-    found = asyncio.run(survey(configuration, agent))
+    found = asyncio.run(read_plan_inputs(configuration, agent))
     output.complain(*(str(problem) for problem in found.problems))
     if as_json:
         output.say_json(_as_json(found, agent))
@@ -57,7 +57,7 @@ def show_plan(path: Path, *, as_json: bool) -> bool:
     return found.plan.has_changes
 
 
-def _agent_line(url: str, agent: RunningAgent | None, found: Survey) -> str:
+def _agent_line(url: str, agent: RunningAgent | None, found: PlanInputs) -> str:
     if agent is None:
         return f"agent {url}: none answers; this is what an agent does that starts"
     if agent.cluster != found.reading.cluster:
@@ -67,7 +67,7 @@ def _agent_line(url: str, agent: RunningAgent | None, found: Survey) -> str:
     return f"agent {url}: runs; this is what it does next"
 
 
-def _lines(found: Survey, agent: str) -> list[str]:
+def _lines(found: PlanInputs, agent: str) -> list[str]:
     reading = found.reading
     lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}", agent]
     lines += [_line(action) for action in found.plan.downstream]
@@ -79,7 +79,7 @@ def _lines(found: Survey, agent: str) -> list[str]:
     return [*lines, "", f"{_summary(found.plan)}{more}"]
 
 
-def _not_run(found: Survey) -> int:
+def _not_run(found: PlanInputs) -> int:
     return sum(problem.severity is Severity.NOT_RUN for problem in found.problems)
 
 
@@ -144,7 +144,7 @@ def _summary(plan: Plan) -> str:
     return f"links: {links}; {', '.join(changes + kept) if changes else 'no changes'}"
 
 
-def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
+def _as_json(found: PlanInputs, agent: RunningAgent | None) -> dict[str, Any]:
     reading = found.reading
     return {
         "downstream": {"broker": reading.broker, "cluster": reading.cluster, "version": reading.version},

@@ -21,7 +21,7 @@ from agent.errors import UriError, UsageError
 
 if TYPE_CHECKING:
     from agent.core.addresses.uri import AmqpUri
-    from agent.runtime.set_aside import MessageChoice, Outcome, Quarantined, QuarantinedMessage
+    from agent.runtime.quarantined_messages import MessageChoice, Outcome, Quarantined, QuarantinedMessage
 
 NOT_ALL: Final = 4
 NO_MESSAGE: Final = 5
@@ -157,7 +157,7 @@ def _choice(link: str | None, reason: str | None, older_than: str | None, *, nee
     """`needs_one`: at least one option has to choose."""
     if needs_one and (link, reason, older_than) == (None, None, None):
         raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
-    from agent.runtime.set_aside import MessageChoice
+    from agent.runtime.quarantined_messages import MessageChoice
 
     return MessageChoice(link, reason, seconds("--older-than", older_than))
 
@@ -198,7 +198,7 @@ def _run(
     import asyncio
 
     from agent.definitions.sources.load import load_configuration
-    from agent.runtime.set_aside import Quarantined
+    from agent.runtime.quarantined_messages import Quarantined
 
     only = _parsed(uris)
     configuration = load_configuration(str(path), environment=os.environ)

@@ -30,12 +30,12 @@ from agent.definitions.models.settings import parse_listen
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.watch import Watcher
 from agent.errors import ConfigurationError, UsageError
+from agent.runtime.configuration_wait import OPTION, ConfigurationWait
 from agent.runtime.expiry import TASK as EXPIRIES
 from agent.runtime.expiry import watch_expiries
 from agent.runtime.link_log import LOGGING_CAUSES, CauseLog
 from agent.runtime.problems import WATCHING
 from agent.runtime.supervisor import Supervisor
-from agent.runtime.waiting import OPTION, Waiting
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http.connections import raise_descriptor_limit
@@ -63,7 +63,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     waiting = None
     if waits_at is not None:
         configure_logging(_log_settings(LogSettings(), log_format, log_level), sys.stdout)
-        waiting = Waiting(str(path), load, waits_at, _board())
+        waiting = ConfigurationWait(str(path), load, waits_at, _board())
     supervisor = await _valid_supervisor(lambda: Supervisor(load, board), waiting, stop)
     if supervisor is None:
         log.info("stopped")
@@ -130,7 +130,7 @@ def _address(text: str) -> HttpSettings:
 
 
 async def _valid_supervisor(
-    make: Callable[[], Supervisor], waiting: Waiting | None, stop: asyncio.Event
+    make: Callable[[], Supervisor], waiting: ConfigurationWait | None, stop: asyncio.Event
 ) -> Supervisor | None:
     """Made of the first valid configuration; None where the agent has to stop before there is one."""
     while True:

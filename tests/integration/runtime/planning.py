@@ -9,7 +9,7 @@ import yaml
 
 from agent.core.links.plan import Action, PlannedLink
 from agent.definitions.sources.load import load_configuration
-from agent.runtime.survey import Survey, survey
+from agent.runtime.plan_inputs import PlanInputs, read_plan_inputs
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -50,20 +50,20 @@ class Pair:
         path.write_text(yaml.safe_dump({"downstream": self.downstream} | vhosts | sections))
         return path
 
-    async def plan(self, of_vhost: Sections, **sections: Any) -> Survey:
+    async def plan(self, of_vhost: Sections, **sections: Any) -> PlanInputs:
         """What `plan` finds with that configuration."""
-        return await survey(load_configuration(str(self.write(of_vhost, **sections)), environment={}))
+        return await read_plan_inputs(load_configuration(str(self.write(of_vhost, **sections)), environment={}))
 
     async def plan_link(self, of_vhost: Sections, **sections: Any) -> PlannedLink:
         """The same for the one link of the vhost."""
         return only_link(await self.plan(of_vhost, **sections), self.vhost)
 
 
-def of_vhost(found: Survey, vhost: str) -> list[PlannedLink]:
+def of_vhost(found: PlanInputs, vhost: str) -> list[PlannedLink]:
     return [planned for planned in found.plan.links if planned.link.vhost == vhost]
 
 
-def only_link(found: Survey, vhost: str) -> PlannedLink:
+def only_link(found: PlanInputs, vhost: str) -> PlannedLink:
     [planned] = of_vhost(found, vhost)
     return planned
 

@@ -31,7 +31,7 @@ NOTHING_YET: Final = "the agent has no valid configuration yet"
 log = structlog.get_logger()
 
 
-class Waiting:
+class ConfigurationWait:
     """Serves `board`, which holds nothing but the problems. Beyond loopback only probes are answered: the token that
     would protect the rest is in the file that isn't valid."""
 

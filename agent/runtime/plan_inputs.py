@@ -1,4 +1,7 @@
-"""Looks at both ends of every link that should exist, and hands what it saw to the core's plan."""
+"""Looks at both ends of every link that should exist, and hands what it saw to the core's plan.
+
+Sources of shovels are looked at as upstreams are, their destinations by themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent.amqp.connect import connect_any
 from agent.amqp.declares import Found, Presence, probe
@@ -25,7 +28,7 @@ from agent.core.links.plan import (
 )
 from agent.core.links.reconcile import QueueSeen, Seen, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
-from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueLink, QueueSource, ShovelLink
+from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueDestination, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
@@ -35,15 +38,15 @@ from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
-from agent.runtime.survey_shovels import look_at_destinations
+from agent.links.ends import reachable
 from agent.slices import steps_in_slices
 
-PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
-AT_ONCE = 20  # connections
+PATIENCE: Final = 10.0  # seconds for a broker to let us in; others go on meanwhile
+AT_ONCE: Final = 20  # connections
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class PlanInputs:
     reading: Reading
     plan: Plan
     problems: tuple[Problem, ...]
@@ -61,7 +64,7 @@ class Agent(Protocol):
     async def links(self) -> Sequence[RunningLink]: ...
 
 
-async def survey(configuration: Configuration, agent: Agent | None = None) -> Survey:
+async def read_plan_inputs(configuration: Configuration, agent: Agent | None = None) -> PlanInputs:
     """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict.
 
     With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
@@ -91,7 +94,7 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
         ended=ended,
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
-    return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)), read.bindings)
+    return PlanInputs(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)), read.bindings)
 
 
 def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:
@@ -256,3 +259,60 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str
             canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,
         ),
     )
+
+
+async def look_at_destinations(downstream: Sequence[AmqpUri], links: Iterable[Link]) -> dict[str, Sight]:
+    by_uris: dict[tuple[AmqpUri, ...], list[ShovelLink]] = defaultdict(list)
+    for link in links:
+        if isinstance(link, ShovelLink):
+            by_uris[reachable(link.shovel.destination_uris, DEFAULT_VHOST, downstream)].append(link)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def look(uris: tuple[AmqpUri, ...], found: list[ShovelLink]) -> Mapping[str, Sight]:
+        async with gate:
+            return await _look_at_destination(uris, found)
+
+    sights = await asyncio.gather(*(look(uris, found) for uris, found in by_uris.items()))
+    return {link_id: sight for seen in sights for link_id, sight in seen.items()}
+
+
+async def _look_at_destination(uris: tuple[AmqpUri, ...], links: list[ShovelLink]) -> Mapping[str, Sight]:
+    queues = {link.shovel.destination.queue for link in links if isinstance(link.shovel.destination, QueueDestination)}
+    connect = partial(
+        connect_any,
+        where="shovel destination",
+        name=CONNECTION_NAME,
+        default_vhost=DEFAULT_VHOST,
+        within=PATIENCE,
+    )
+    try:
+        async with await connect(random.sample(uris, len(uris))) as connection:
+            broker = str(connection.uri)
+            site = Site(connection.server.cluster_name, connection.vhost)
+            exchanges = {*filter(None, map(_destination_exchange, links))}
+            found = await probe(
+                connection, queues=queues, exchanges=exchanges, spare=partial(connect, [connection.uri])
+            )
+    except BrokerError as error:
+        unseen = Sight(str(uris[0]), error=str(error), failure=error.failure)
+        return {link.id: unseen for link in links}
+    return {link.id: _destination_sight(link, broker, site, found=found) for link in links}
+
+
+def _destination_exchange(link: ShovelLink) -> str:
+    destination = link.shovel.destination
+    return "" if isinstance(destination, QueueDestination) else destination.exchange or ""
+
+
+def _destination_sight(link: ShovelLink, broker: str, site: Site, *, found: Found) -> Sight:
+    destination = link.shovel.destination
+    if isinstance(destination, QueueDestination):
+        queue = found.queues[destination.queue]
+        if queue.presence not in {Presence.EXISTS, Presence.MISSING}:
+            error = f"shovel destination: queue {destination.queue!r}: {queue.detail}"
+            failure = replace(queue.failure or UNKNOWN, is_permanent=queue.presence is Presence.REFUSED)
+            return Sight(broker, site, error=error, failure=failure)
+        exists = queue.presence is Presence.EXISTS
+        return Sight(broker, site, Seen(queue=QueueSeen(queue.messages, queue.consumers) if exists else None))
+    exchange = found.exchanges.get(destination.exchange or "")
+    return Sight(broker, site, Seen(exchange_exists=exchange is not None and exchange.presence is Presence.EXISTS))
