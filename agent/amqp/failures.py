@@ -18,7 +18,7 @@ from agent.amqp.wire.ends import (
     one_line,
 )
 from agent.amqp.wire.login import Terms
-from agent.amqp.wire.refusals import user_of
+from agent.amqp.wire.refusal_texts import user_of
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError

@@ -15,7 +15,7 @@ from agent.check.context import BrokerApis, CheckContext
 from agent.check.findings import Finding, Topic, listed
 from agent.check.http_api import BrokerApi
 from agent.core.links.plan import Outlook
-from agent.core.links.reconcile import Verb
+from agent.core.links.upstream_steps import Verb
 from agent.core.model import ExchangeLink, ShovelLink
 from agent.core.permissions import (
     Grant,

@@ -27,7 +27,7 @@ from agent.check.policies import (
     definition_of,
     effective_policy,
 )
-from agent.core.links.reconcile import upstream_queue_name
+from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.core.permissions import escaped
 from agent.core.rules.declarations import queue_arguments

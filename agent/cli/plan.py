@@ -15,7 +15,7 @@ from agent.cli.remote import url_of
 from agent.cli.running_agent import RunningAgent, find_running
 from agent.core import fields
 from agent.core.links.plan import Action, Outlook, Plan, PlannedLink, RunningLink
-from agent.core.links.reconcile import Verb
+from agent.core.links.upstream_steps import Verb
 from agent.core.model import Link, LinkKind, LinkSettings, ShovelLink
 from agent.core.rules.hops import BOUND_FROM
 from agent.core.text.quantities import counted, waiting_text

@@ -14,7 +14,7 @@ from agent.cli.link_names import name_of
 from agent.cli.remote import Remote, RemoteError, url_of
 from agent.core.links.lifecycle import Status
 from agent.core.links.plan import RunningLink
-from agent.core.links.reconcile import Known
+from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site

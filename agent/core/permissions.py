@@ -12,7 +12,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import Final
 
-from agent.core.links.reconcile import upstream_queue_name
+from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, Link, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.patterns import Pattern

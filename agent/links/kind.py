@@ -19,7 +19,7 @@ from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.poison_search import Watch
-from agent.core.links.reconcile import Known
+from agent.core.links.upstream_steps import Known
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError, Side
 from agent.links.brokers import Brokers

@@ -26,8 +26,8 @@ from agent.core.links.plan import (
     plan_declarations,
     plan_link,
 )
-from agent.core.links.reconcile import QueueSeen, Seen, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
+from agent.core.links.upstream_steps import QueueSeen, Seen, upstream_queue_name
 from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueDestination, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.hops import Site

@@ -10,9 +10,9 @@ from typing import Final
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
-from agent.core.links.changes import SharedQueues
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.links.reasons import word_of
+from agent.core.links.reconcile import SharedQueues
 from agent.core.links.served_by import Other
 from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
@@ -21,8 +21,8 @@ from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds
-from agent.runtime.commands import Commands
 from agent.runtime.link_log import LinkLog
+from agent.runtime.operator_requests import OperatorRequests
 from agent.runtime.replicas.replica import Replica
 from agent.runtime.runner import LinkRunner
 from agent.slices import Gradually, in_slices
@@ -60,7 +60,7 @@ class Runners:
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
         self._goes_on_soon = False
-        self.commands = Commands(self._runners, self._replica, board)
+        self.commands = OperatorRequests(self._runners, self._replica, board)
         self._failing: set[LinkRunner] = set()  # that are looked at again
         self.start_ready = Gradually(self._start_ready)
         self._share = Gradually(self._place_again)

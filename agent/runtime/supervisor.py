@@ -12,9 +12,9 @@ import structlog
 
 from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.changes import DownstreamSeen, EndLink, RunLink, changes
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
+from agent.core.links.reconcile import DownstreamSeen, EndLink, RunLink, reconcile
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
 from agent.core.links.served_by import Other
 from agent.core.model import Link
@@ -179,7 +179,7 @@ class Supervisor:
             bindings = await self._read_bindings(wanted.values())
             self._renew_passwords(wanted, kinds)
             seen = DownstreamSeen(reading.states, reading.native_links, reading.sees)
-            async for change in in_slices(changes(wanted, self._runners.by_id, seen)):
+            async for change in in_slices(reconcile(wanted, self._runners.by_id, seen)):
                 self._execute(change, kinds)
             self._runners.share_with_others(prefers_quorum=prefers_quorum)
             self._learn(number, bindings)
@@ -228,8 +228,8 @@ class Supervisor:
         if not found:
             return
         successors = {runner.link.id: kinds.of(link).ends(link) for runner, link in found}
-        changes = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
-        kinds.brokers.renew(renewed_ends(changes), self._tasks)
+        reconcile = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
+        kinds.brokers.renew(renewed_ends(reconcile), self._tasks)
         for runner, link in found:
             if not needs_restart(runner.link, link):
                 runner.renew(link)
@@ -349,7 +349,7 @@ class Supervisor:
         bindings = BindingFollower(
             listener=self.listener,
             sources=self._followed,
-            change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
+            change=lambda reconcile: self._runners.rebind(self._bindings.change(reconcile)),
             read=self._read_bindings_of,
         )
         consumers = ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)

@@ -16,8 +16,8 @@ from agent.core.links.critical import NO_LAG, LagDescription, describe_lag, seco
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.reasons import reason_of, word_of
-from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
+from agent.core.links.upstream_steps import Known
 from agent.core.model import Link, LinkSettings
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing

@@ -13,7 +13,7 @@ from typing import Any, Final
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.connection import WireConnection
 from agent.core.links.demand import Demand
-from agent.core.links.reconcile import DeleteInternal
+from agent.core.links.upstream_steps import DeleteInternal
 from agent.core.model import AckMode
 from agent.core.replicas.sharing import Sharing
 from agent.downstream.consumers import Consumers

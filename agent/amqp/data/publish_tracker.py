@@ -20,7 +20,7 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
-from agent.core.links.refusals import Refusals
+from agent.core.links.refused_retries import Refusals
 from agent.core.model import AckMode
 from agent.errors import BrokerError
 

@@ -24,7 +24,7 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
-from agent.core.links.refusals import Refusals
+from agent.core.links.refused_retries import Refusals
 from agent.core.links.unacknowledged import Refusal, UnacknowledgedRefusals
 from agent.core.rules.quarantine import QuarantineReason
 

@@ -12,7 +12,7 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.pending_requests import PendingRequests
 from agent.amqp.wire.properties import Properties
-from agent.amqp.wire.refusals import ACCESS_REFUSED, facts_of, refuses_topic, with_permission
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, facts_of, refuses_topic, with_permission
 from agent.amqp.wire.tables import CodecError
 from agent.errors import BrokerError, PermanentError, TransientError
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.fields import EMPTY, Table
-from agent.core.links.reconcile import (
+from agent.core.links.upstream_steps import (
     Connect,
     DeleteInternal,
     EnsureCanary,
@@ -23,7 +23,7 @@ from agent.core.links.reconcile import (
     Step,
     Verb,
     Wanted,
-    reconcile,
+    upstream_steps,
 )
 from agent.core.model import (
     Binding,
@@ -233,7 +233,7 @@ def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, dow
     wanted = Wanted(link, route)
     bindings = downstream.bindings.get((link.vhost, link.name), ())
     printed = _Printed(sight, wanted, bindings)
-    steps = reconcile(wanted, sight.seen)
+    steps = upstream_steps(wanted, sight.seen)
     actions = tuple(action for step in steps for action in printed.actions(step))
     letter = [step.letter for step in steps if isinstance(step, Connect)][-1]
     return PlannedLink(link, Outlook.RUN, "", sight.broker, len(wanted.groups(bindings, letter)), actions)

@@ -1,228 +1,125 @@
-"""What an exchange link keeps upstream: what is wanted, held against what exists, becomes steps.
+"""Which links begin, start again, go on and end: what is wanted and what runs come in, actions come out.
 
-`plan` prints the steps and a session carries them out, so neither can decide otherwise than the other.
-
-Why: docs/decisions/0031-plan-and-run-agree.md
+The runtime executes the actions in their order. Nothing is looked at here, and each link has one action at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from agent.core.fields import Table
-from agent.core.model import Binding, ExchangeLink
-from agent.core.rules import declarations, names
-from agent.core.rules.bindings import MATCH_ALL_BINDINGS, Difference, GroupedBinding, Route, difference
-from agent.core.rules.hops import Site
+from agent.core import fields
+from agent.core.links.restarts import needs_restart
+from agent.core.model import ExchangeLink, Link, NativeLink, QueueLink, VhostState, native_link
 
-
-class Verb(StrEnum):
-    CREATE = "create"
-    KEEP = "keep"
-    DELETE = "delete"
-    BIND = "bind"
-    UNBIND = "unbind"
+Address: TypeAlias = tuple[str, int, str]
+Key: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What one link keeps upstream by its definition, and by the names of the two clusters."""
+class Running(Protocol):
+    """A link that runs, or is being removed."""
 
-    link: ExchangeLink
-    route: Route
+    link: Link
 
-    @cached_property
-    def queue(self) -> str:
-        return upstream_queue_name(self.link, self.route.upstream.vhost, self.route.downstream.cluster or "")
+    @property
+    def is_unwanted(self) -> bool:
+        """Nothing has defined it since an earlier reading."""
 
-    @cached_property
-    def queue_arguments(self) -> Table:
-        return declarations.queue_arguments(self.link.settings)
-
-    @cached_property
-    def internal_arguments(self) -> Table:
-        """Of an internal exchange of the plugin's own type."""
-        return declarations.internal_arguments(self.link.settings.max_hops, self.route.downstream)
-
-    @cached_property
-    def canary(self) -> str | None:
-        return names.canary(self.link.remote_name, self.queue, self.route.upstream.vhost)
-
-    def internal(self, letter: str) -> str:
-        return names.internal_exchange(self.queue, letter)
-
-    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[GroupedBinding]:
-        """The bindings upstream; `forward-unrouted` asks for everything besides."""
-        everything = MATCH_ALL_BINDINGS.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
-        return self.route.groups([*bindings, *([Binding(*everything)] if everything else [])], letter)
+    @property
+    def may_be_removed(self) -> bool:
+        """Nothing else serves it now that would miss what it built upstream."""
 
 
-def upstream_queue_name(link: ExchangeLink, upstream_vhost: str, cluster: str) -> str:
-    return names.upstream_queue(
-        link.remote_name,
-        upstream_vhost,
-        downstream_exchange=link.name,
-        downstream_vhost=link.vhost,
-        downstream_cluster=cluster,
+@dataclass(frozen=True, slots=True)
+class RunLink:
+    """The link is wanted: it begins where it doesn't run, and otherwise goes on under this definition."""
+
+    link: Link
+    restarts: bool = False
+    is_native: bool = False  # the native plugin of the downstream runs it
+
+
+@dataclass(frozen=True, slots=True)
+class EndLink:
+    """Nothing defines the link any more."""
+
+    link_id: str
+    removes: bool  # what it built upstream, later; otherwise all of that stays
+    object_is_deleted: bool = False  # its exchange or queue, by somebody, rather than its definition
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamSeen:
+    """What was seen of the downstream."""
+
+    states: Mapping[str, VhostState]
+    native_links: Container[NativeLink]
+    sees: Callable[[str], bool]  # whether what is missing from a vhost is known to be deleted
+
+
+def reconcile(
+    wanted: Mapping[str, Link], running: Mapping[str, Running], seen: DownstreamSeen
+) -> Iterator[RunLink | EndLink]:
+    """Ends come first: a link that begins may need what another leaves. `running` may change between two actions."""
+    queues = SharedQueues(wanted.values())
+    for link_id in [each for each in running if each not in wanted]:
+        if (found := running.get(link_id)) is not None:
+            yield _end(found, seen, queues)
+    for link in wanted.values():
+        found = running.get(link.id)
+        restarts = found is not None and needs_restart(found.link, link)
+        yield RunLink(link, restarts, native_link(link) in seen.native_links)
+
+
+def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLink:
+    """What a link built upstream is removed; but not where its vhost is out of sight, since it may be wanted again, nor
+    what another program serves, or another link over the same queue, such as that of a renamed upstream."""
+    link = running.link
+    is_needed = native_link(link) in seen.native_links or wanted.have_that_of(link) or not running.may_be_removed
+    return EndLink(
+        link.id,
+        removes=link.cleans_up and not is_needed and seen.sees(link.vhost),
+        object_is_deleted=not running.is_unwanted and _is_deleted(link, seen),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSeen:
-    messages: int
-    consumers: int
+def _is_deleted(link: Link, seen: DownstreamSeen) -> bool:
+    """By somebody, rather than by the broker."""
+    state = seen.states.get(link.vhost)
+    if state is None or not seen.sees(link.vhost):
+        return False
+    match link:
+        case ExchangeLink(name=name, exchange=exchange):
+            return name not in state.exchanges and exchange.durable and not exchange.auto_delete
+        case QueueLink(name=name, queue=queue):
+            may_go = queue.auto_delete or fields.get(queue.arguments, "x-expires") is not None
+            return name not in state.queues and queue.durable and not may_go
+        case _:
+            return False
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a link has bound at `site` to the internal exchange of this letter; AMQP offers no way to ask for it.
+class SharedQueues:
+    """Which links have their messages from one queue upstream, as those of a renamed upstream have."""
 
-    `arguments` are those that its definition asked for then: an exchange of the plugin's type drops messages by them.
-    """
+    def __init__(self, links: Iterable[Link]) -> None:
+        self._links: dict[Key, list[ExchangeLink]] = defaultdict(list)
+        for link in links:
+            if isinstance(link, ExchangeLink):
+                self._links[_key(link)].append(link)
 
-    site: Site
-    queue: str
-    letter: str
-    arguments: Table
-    bound: frozenset[GroupedBinding] = frozenset()
-    has_canary: bool = False
-    left_out: frozenset[GroupedBinding] = frozenset()  # that the broker can't bind
-    canary_is_refused: bool = False
-
-    def serves(self, wanted: Wanted) -> bool:
-        then, now = (self.site, self.queue, self.arguments), (wanted.route.upstream, wanted.queue)
-        return then == (*now, wanted.internal_arguments)
+    def have_that_of(self, link: Link) -> bool:
+        """Whether the link's queue is that of one of them."""
+        if not isinstance(link, ExchangeLink):
+            return False
+        return any(_addresses(link) & _addresses(each) for each in self._links.get(_key(link), ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What exists upstream.
-
-    `unusable` are letters whose internal exchange has other arguments, or a type that the broker no longer knows:
-    trying to declare it showed that.
-    """
-
-    exchange_exists: bool = False
-    queue: QueueSeen | None = None
-    letters: tuple[str, ...] = ()
-    canary_exists: bool = False
-    known: Known | None = None
-    unusable: frozenset[str] = field(default=frozenset())
-
-    def without(self, letter: str) -> Seen:
-        """The same, and that the internal exchange of this letter is unusable."""
-        return replace(self, unusable=self.unusable | {letter})
+def _key(link: ExchangeLink) -> Key:
+    return link.vhost, link.name, link.remote_name
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureExchange:
-    verb: Verb
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureQueue:
-    verb: Verb
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureInternal:
-    """The internal exchange of this letter serves from now on; `bound` is what is known to be bound to it."""
-
-    verb: Verb
-    letter: str
-    bound: frozenset[GroupedBinding] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Connect:
-    """Binds the queue to the internal exchange of this letter, and that to the upstream exchange.
-
-    `bound` is known to be bound there already; `more_may_be` says that other bindings may exist. `left_out` can't be
-    bound there.
-    """
-
-    letter: str
-    bound: frozenset[GroupedBinding] = frozenset()
-    more_may_be: bool = False
-    left_out: frozenset[GroupedBinding] = frozenset()
-
-    def change(self, wanted: Wanted, bindings: Iterable[Binding]) -> Difference:
-        return difference(bound=self.bound, wanted=wanted.groups(bindings, self.letter) - self.left_out)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteInternal:
-    letter: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureCanary:
-    verb: Verb
-
-
-Step = EnsureExchange | EnsureQueue | EnsureInternal | Connect | DeleteInternal | EnsureCanary
-
-INTERRUPTED = "left over from a rebuild that was interrupted"
-UNKNOWN = "replaced without a gap by {}, whose bindings are known"
-
-
-def reconcile(wanted: Wanted, seen: Seen) -> tuple[Step, ...]:
-    """In this order, so that no message is lost on the way and none comes twice."""
-    is_refused = seen.known is not None and seen.known.serves(wanted) and seen.known.canary_is_refused
-    has_none = wanted.canary is None or is_refused
-    canary = () if has_none else (EnsureCanary(_verb(exists=seen.canary_exists)),)
-    return (
-        EnsureExchange(_verb(exists=seen.exchange_exists)),
-        EnsureQueue(_verb(exists=seen.queue is not None)),
-        *_serve(wanted, seen),
-        *canary,
-    )
-
-
-def _verb(*, exists: bool) -> Verb:
-    return Verb.KEEP if exists else Verb.CREATE
-
-
-def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
-    """One internal exchange with exactly the wanted bindings, and no other.
-
-    Where both exist, a rebuild was interrupted, and it isn't known which of them is complete: both go on serving until
-    one of them is, and then that one is replaced in its turn, since superfluous bindings can't be seen.
-    """
-    known, fit = seen.known, [letter for letter in seen.letters if letter not in seen.unusable]
-    if known is not None and known.letter in fit and known.serves(wanted) and not _may_be_another(seen, known):
-        bound = known.bound if seen.exchange_exists else frozenset()
-        yield EnsureInternal(Verb.KEEP, known.letter, bound)
-        yield Connect(known.letter, bound, left_out=known.left_out)
-        if len(seen.letters) > 1:
-            yield DeleteInternal(names.other_letter(known.letter), INTERRUPTED)
-    elif len(seen.letters) > 1 and fit:
-        yield EnsureInternal(Verb.KEEP, fit[0])
-        yield Connect(fit[0], more_may_be=True)
-        yield DeleteInternal(names.other_letter(fit[0]), INTERRUPTED)
-        yield from _replace(fit[0])
-    elif len(seen.letters) > 1:
-        serving = known.letter if known is not None and known.letter in seen.letters else seen.letters[0]
-        yield DeleteInternal(names.other_letter(serving), INTERRUPTED)
-        yield from _replace(serving)
-    elif seen.letters:
-        yield from _replace(seen.letters[0])
-    else:
-        yield EnsureInternal(Verb.CREATE, names.LETTERS[0])
-        yield Connect(names.LETTERS[0])
-
-
-def _may_be_another(seen: Seen, known: Known) -> bool:
-    """Whether the upstream exchange may have been deleted and created again, so that nobody knows what is bound."""
-    return seen.exchange_exists and known.has_canary and not seen.canary_exists
-
-
-def _replace(serving: str) -> Iterator[Step]:
-    new = names.other_letter(serving)
-    yield EnsureInternal(Verb.CREATE, new)
-    yield Connect(new)
-    yield DeleteInternal(serving, UNKNOWN.format(new))
+def _addresses(link: ExchangeLink) -> set[Address]:
+    """What its URIs lead to, whoever logs in there and however."""
+    return {(uri.connect_host.lower(), uri.connect_port, uri.vhost(link.vhost)) for uri in link.uris}

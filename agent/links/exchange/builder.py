@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from agent.amqp.connection_pool import Shared
-from agent.core.links.reconcile import (
+from agent.core.links.upstream_steps import (
     Connect,
     DeleteInternal,
     EnsureInternal,
@@ -22,7 +22,7 @@ from agent.core.links.reconcile import (
     Step,
     Verb,
     Wanted,
-    reconcile,
+    upstream_steps,
 )
 from agent.core.model import Binding
 from agent.core.rules import names
@@ -107,7 +107,7 @@ class Builder:
             )
         seen: Seen | None = await self._ensure_and_look()
         while seen is not None:
-            self._steps = list(reconcile(self._wanted, seen))
+            self._steps = list(upstream_steps(self._wanted, seen))
             seen = await self._begin(seen)
 
     async def _ensure_and_look(self) -> Seen:

@@ -13,8 +13,8 @@ from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
 from agent.amqp.rpc import count_consumers
-from agent.core.links.reconcile import Known, Wanted, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
+from agent.core.links.upstream_steps import Known, Wanted, upstream_queue_name
 from agent.core.model import Binding, ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.core.rules.bindings import Route

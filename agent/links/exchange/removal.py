@@ -15,8 +15,8 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.rpc import count_messages
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
-from agent.core.links.reconcile import upstream_queue_name
 from agent.core.links.removal import announce
+from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError

@@ -14,7 +14,7 @@ import structlog
 from agent.amqp.connect import Connection
 from agent.amqp.rpc import count_consumers
 from agent.core.links.lifecycle import LinkState, Status
-from agent.core.links.reconcile import upstream_queue_name
+from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, TransientError

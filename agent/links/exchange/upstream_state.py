@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.amqp.failures import one_line
 from agent.core.fields import EMPTY, Table
-from agent.core.links.reconcile import Known
+from agent.core.links.upstream_steps import Known
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.links.exchange.binder import LeftOut

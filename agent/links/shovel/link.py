@@ -26,9 +26,9 @@ from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.lag_monitor import LagMonitor
-from agent.links.shovel import objects, until
+from agent.links.shovel import objects
+from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
-from agent.links.shovel.until import NONE, Former
 from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
@@ -54,7 +54,7 @@ class ShovelLinks(Kind[ShovelLink]):
 class Memory:
     """What a shovel knows of its end from one session to the next."""
 
-    until: until.Until = field(default_factory=until.Until)
+    until: Until = field(default_factory=Until)
     flow: Flow | None = None  # of the session before
     others: int = 0  # consumers of the source queue when the count began
 
@@ -256,7 +256,7 @@ class ShovelSession(Session[ShovelUpkeep]):
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
             destination_of(self._link),
             arguments=settings.consumer_arguments,
-            ack_mode=until.ack_mode(settings),
+            ack_mode=ack_mode(settings),
             prefetch=settings.prefetch_count or None,
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
             is_quorum=isinstance(self._link.shovel.source, QueueSource),

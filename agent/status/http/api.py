@@ -10,7 +10,7 @@ from aiohttp import web
 
 from agent.core.links.lifecycle import Pause, Status
 from agent.core.links.pauses import paused
-from agent.core.links.reconcile import Known
+from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.settings import Histograms

@@ -17,7 +17,7 @@ from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import methods
 from agent.amqp.wire.properties import CONTENT_TYPE, HEADERS, USER_ID, Properties
 from agent.core import fields
-from agent.core.links.refusals import LONGEST, SHORTEST
+from agent.core.links.refused_retries import LONGEST, SHORTEST
 from agent.core.links.unacknowledged import FEW, SPARINGLY
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry
 from tests.unit.amqp.wire.link import Link, Sent, feed, turn, with_table

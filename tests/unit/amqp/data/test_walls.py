@@ -13,7 +13,7 @@ from hypothesis import given
 from agent.amqp.data.capture import Captured, Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.wire import methods
-from agent.core.links.refusals import LONGEST
+from agent.core.links.refused_retries import LONGEST
 from tests.unit.amqp.wire.link import Link, Sent, turn
 
 FULL, OK = "full", "ok"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from agent.core import fields
 from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Plan, RunningLink, Sight
-from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
+from agent.core.links.upstream_steps import QueueSeen, Seen, Verb, upstream_queue_name
 from agent.core.model import (
     Binding,
     DeclaredExchange,

@@ -14,8 +14,8 @@ from agent.core.model import AckMode, QueueDestination, ShovelLink, ShovelSettin
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
+from agent.links.shovel.delete_after import Former
 from agent.links.shovel.link import ShovelLinks
-from agent.links.shovel.until import Former
 from tests.simulation.broker.queues import Queue
 from tests.unit.core.some_links import shovel_link
 from tests.unit.model_brokers import HERE, THERE, Models, among_models

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
-from agent.core.links.reconcile import Known
+from agent.core.links.upstream_steps import Known
 from agent.core.model import Link
 from agent.core.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.rules import hops

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from agent.core.links.lifecycle import Pause
-from agent.runtime import commands
-from agent.runtime.commands import ALONE_FOR, KEPT_FOR, Requests
+from agent.runtime.operator_requests import ALONE_FOR, KEPT_FOR, MOST, Requests
 
 PAUSE = Pause("ann", 1.0, "a new disk")
 
@@ -55,7 +54,7 @@ def test_none_counts_once_nothing_is_heard() -> None:
 
 def test_of_too_many_the_oldest_goes() -> None:
     kept = Requests(Clock())
-    for number in range(commands.MOST + 1):
+    for number in range(MOST + 1):
         kept.keep(str(number), "pause", PAUSE)
     assert kept.take("0") is None
     assert kept.take("1") is not None

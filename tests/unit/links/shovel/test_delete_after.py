@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.model import AckMode, DeleteAfter, ShovelSettings
-from agent.links.shovel.until import NONE, Former, Until, ack_mode
+from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 
 
 def test_without_a_limit_nothing_ends_it() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.replicas.shares import has_room, load_of, surplus, surplus_of_empty, surpluses
+from agent.core.replicas.fair_shares import has_room, load_of, surplus, surplus_of_empty, surpluses
 from agent.core.replicas.slots import SLOTS, lease_queue, slot_of
 
 ids = st.sets(st.integers(0, 2**32 - 1).map(lambda number: f"{number:08x}"), max_size=300)

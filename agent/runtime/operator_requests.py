@@ -70,7 +70,7 @@ class Requests:
             del self._kept[oldest]
 
 
-class Commands:
+class OperatorRequests:
     """`runners` are by the ids of their links."""
 
     def __init__(self, runners: Mapping[str, LinkRunner], replica: Replica, board: Board) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
-from agent.amqp.wire.refusals import facts_of, refuses_topic, with_permission
+from agent.amqp.wire.refusal_texts import facts_of, refuses_topic, with_permission
 from agent.errors import Failure, FailureKind
 
 REFUSED = "ACCESS_REFUSED - access to {} in vhost 'v' refused for user 'u'"
