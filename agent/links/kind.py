@@ -15,8 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
+from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.data.rewriting import Rewriter
-from agent.amqp.data.splice import Counts
+from agent.amqp.rpc import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.poison_search import Watch
 from agent.core.links.upstream_steps import Known
@@ -196,9 +197,10 @@ class RunnableLink(ABC, Generic[LinkT]):
     def session(self, connections: Connections, *, dedicated: bool) -> Session[Any]:
         """`dedicated`: on connections that no other link uses."""
 
-    @abstractmethod
     async def is_free(self, queue: str) -> bool:
-        """Whether the queue has no consumer any more."""
+        """True if the queue has no consumer any more."""
+        async with await self.brokers.control(self.ends.source) as control:
+            return not await count_consumers(control.connection, queue)
 
     @abstractmethod
     def waits_in(self, vhost: str, /) -> str | None:

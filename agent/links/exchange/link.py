@@ -12,7 +12,6 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
-from agent.amqp.rpc import count_consumers
 from agent.core.links.restarts import leads_elsewhere
 from agent.core.links.upstream_steps import Known, Wanted, upstream_queue_name
 from agent.core.model import Binding, ExchangeLink, QueueType
@@ -93,10 +92,6 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
 
     def session(self, connections: Connections, *, dedicated: bool) -> ExchangeSession:
         return ExchangeSession(self, connections, dedicated=dedicated)
-
-    async def is_free(self, queue: str) -> bool:
-        async with await self.brokers.control(self.ends.source) as control:
-            return not await count_consumers(control.connection, queue)
 
     def waits_in(self, vhost: str, /) -> str | None:
         queue = upstream_queue_name(self.link, vhost, self.brokers.cluster)

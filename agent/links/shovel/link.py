@@ -14,7 +14,7 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import Opener
-from agent.amqp.rpc import count_consumers, count_messages
+from agent.amqp.rpc import count_messages
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import asks_the_same
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
@@ -84,10 +84,6 @@ class RunnableShovel(RunnableLink[ShovelLink]):
 
     def session(self, connections: Connections, *, dedicated: bool) -> ShovelSession:
         return ShovelSession(self, connections, dedicated=dedicated)
-
-    async def is_free(self, queue: str) -> bool:
-        async with await self.brokers.control(self.ends.source) as control:
-            return not await count_consumers(control.connection, queue)
 
     def waits_in(self, _vhost: str, /) -> str | None:
         """A queue that it makes for itself goes with its session."""
