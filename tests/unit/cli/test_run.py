@@ -34,5 +34,7 @@ def test_what_outlives_a_collection_is_left_out_for_so_long(links: int) -> None:
 def test_younger_ones_change_nothing() -> None:
     collect_in_parts(lambda: 0)
     frozen = gc.get_freeze_count()
+    kept: list[list[int]] = [[] for _ in range(1_000)]
     gc.collect(1)
-    assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() <= frozen, "what is left out may go, and nothing more is left out"
+    assert kept
