@@ -41,7 +41,7 @@ class NoEvents:
 
 
 class EventReader:
-    """An iterator of events; raises a BrokerError when the connection is lost."""
+    """An iterator of events; raises BrokerError when the subscription or the connection ends."""
 
     def __init__(self, connection: Connection, channel: Channel) -> None:
         self._connection = connection
@@ -99,13 +99,14 @@ class EventReader:
 
 
 def _read(message: Message) -> BrokerEvent:
-    """A parameter's value is dropped: it contains URIs with their passwords, and Erlang terms."""
+    """Read an event without a parameter's value: that contains URIs with their passwords, and Erlang terms."""
     table = fields.table_to_json(message.properties.headers)
     return BrokerEvent(message.call["routing_key"], {key: value for key, value in table.items() if key != "value"})
 
 
 async def subscribe(connection: Connection, keys: Iterable[str]) -> EventReader | NoEvents:
-    """Subscribes to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
+    """Subscribe to the events of the whole cluster; return NoEvents if the broker refuses. The connection must be to
+    the vhost of the event exchange, `/`."""
     events = EventReader(connection, await connection.channel())
     try:
         await events.consume(keys)

@@ -33,9 +33,8 @@ from agent.tasks import report_unforeseen
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
 LONGEST_STEP = 20.0
-"""Seconds for one address, and for the login: what a cut has swallowed comes no more, however long one waits for it.
-Brokers wait for ten seconds themselves.
-"""
+"""The most seconds for one address, and for the login: what was lost in an outage doesn't arrive later. Brokers wait
+for ten seconds themselves."""
 LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
 _TRUE = fields.boolean(True)
 _MOST_CAPABILITIES = 100
@@ -53,22 +52,22 @@ class Server:
 
     @property
     def outlives_unknown_types(self) -> bool:
-        """Whether an unknown exchange type closes only the channel, not the whole connection."""
+        """True if an unknown exchange type closes only the channel, not the whole connection."""
         return self._is_rabbitmq_since(3, 13, 3)
 
     @property
     def may_refuse_transient_queues(self) -> bool:
-        """Whether it may be configured to close the connection over a transient queue that isn't exclusive."""
+        """True if the broker may be configured to close the connection over a transient queue that isn't exclusive."""
         return self._is_rabbitmq_since(3, 12)
 
     @property
     def limits_deliveries(self) -> bool:
-        """Whether its quorum queues drop a message that was returned 20 times, unless configured otherwise."""
+        """True if its quorum queues drop a message that was returned 20 times, unless configured otherwise."""
         return self._is_rabbitmq_since(4, 0)
 
     @property
     def forgives_nacks(self) -> bool:
-        """Whether a message that is returned by basic.nack doesn't count against this limit."""
+        """True if a message that is returned by basic.nack doesn't count against the limit of `limits_deliveries`."""
         return self._is_rabbitmq_since(4, 3)
 
     def _is_rabbitmq_since(self, *release: int) -> bool:
@@ -90,7 +89,7 @@ class Server:
 
 @cache
 def _own_version() -> str:
-    """Reading it takes milliseconds, in which no link moves a message."""
+    """The agent's version, read only once: reading it takes milliseconds, in which no link moves a message."""
     return version(PRODUCT)
 
 
@@ -99,7 +98,7 @@ def _text(field: Field | None) -> str | None:
 
 
 def _name(text: str | None) -> str | None:
-    """A cluster's name is added to every message's headers, so one that is too long for a name is ignored."""
+    """The cluster's name; None if it is too long for a name, since it is added to every message's headers."""
     return None if text is None or len(text.encode("utf-8", "surrogateescape")) > MAX_SHORT else text
 
 
@@ -126,13 +125,14 @@ class Connection:
 
     @cached_property
     def cluster(self) -> str | None:
-        """The name that the broker gives its cluster, as it may be shown: the peer chooses it."""
+        """The name that the broker gives its cluster, made safe to show, since the peer chooses it."""
         name = self.server.cluster_name
         return None if name is None else one_line(self.wire.redacted(name))
 
     @property
     def blocked(self) -> str | None:
-        """Why the broker takes no messages; a broker may say so as soon as it has let us in."""
+        """The reason why the broker takes no messages, None if it does; it may be blocked as soon as the login is
+        done."""
         return self.wire.blocked
 
     @property
@@ -141,7 +141,7 @@ class Connection:
 
     @property
     def channel_max(self) -> int:
-        """How many channels may be open at once."""
+        """The number of channels that may be open at once."""
         return self.wire.channel_max or MOST_CHANNELS
 
     async def channel(self) -> Channel:
@@ -150,8 +150,8 @@ class Connection:
         return channel
 
     def listen_blocked(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
-        """Calls back with the reason when the broker blocks this connection, and None when it unblocks; returns a
-        function to stop."""
+        """Call `listener` with the reason when the broker blocks this connection, and at once if it is blocked; with
+        None when it unblocks it. Return a function to stop."""
         if self.blocked is not None:
             listener(self.blocked)
         self._listeners.append(listener)
@@ -162,9 +162,10 @@ class Connection:
             listener(reason)
 
     async def update_secret(self, secret: Secret) -> None:
-        """Goes on with another password or token of the same user, such as one that was renewed before its end.
+        """Give the broker another password or token of the same user, such as a token that was renewed before its end.
 
-        A broker that refuses it closes the connection. One that doesn't answer goes on with the former one.
+        A broker that refuses it closes the connection. If the broker doesn't answer, the former one stays in use.
+        Raises BrokerError in both cases.
         """
         try:
             await self.wire.update_secret(secret, "renewed")
@@ -172,7 +173,7 @@ class Connection:
             raise update_failed(error, where=self.where, user=self._user) from error
 
     async def close(self) -> None:
-        """Closes the connection; calling it again, or after the connection was lost, does nothing."""
+        """Close the connection; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
         error = TransientError(f"{self.where}: the agent closed the connection")
@@ -189,10 +190,9 @@ async def connect(
     within: float | None = None,
     heard: LastHeard | None = None,
 ) -> Connection:
-    """Connects to the one endpoint; Its errors start with `where` ("upstream origin"), and the broker shows `name`.
-    `within` is in seconds, for all steps together, and defaults to the URI's connection_timeout. Where neither is
-    given, each step has its own limit, too. `heard` is what other connections of this process have heard.
-    """
+    """Connect to one endpoint. Errors start with `where` ("upstream origin"), and the broker shows `name`. `within` is
+    in seconds, for all steps together, and defaults to the URI's connection_timeout. If neither is given, each step has
+    its own limit, too. `heard` holds when other connections of this process last heard from their brokers."""
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
@@ -260,7 +260,7 @@ async def connect_any(
     within: float | None = None,
     heard: LastHeard | None = None,
 ) -> Connection:
-    """Connects to the first endpoint that accepts the login, in the given order."""
+    """Connect to the first endpoint that accepts the login, in the given order."""
     failures: list[BrokerError] = []
     for uri in uris:
         try:
@@ -277,7 +277,8 @@ async def connect_any(
 
 
 def _telling(failures: Sequence[BrokerError]) -> BrokerError:
-    """Of several addresses of a broker: what somebody has to do there, or else that it is away."""
+    """Choose the failure that explains those of several addresses of a broker: the first that somebody has to fix
+    there, otherwise the first that shows that the broker is away."""
     said = [each for each in failures if each.failure.kind in _SAID]
     away = [each for each in failures if isinstance(each, TransientError)]
     return next(iter((*said, *away)), failures[0])
@@ -302,7 +303,8 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
 
 
 async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float, hanging: set[str]) -> WireConnection:
-    """At the first address of the host that answers; those are `hanging` that accept connections and do no TLS."""
+    """Open a connection at the first address of the host that answers. Addresses that accept TCP connections and don't
+    finish TLS are in `hanging`."""
     until = asyncio.get_running_loop().time() + within
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     addresses = await addresses_of(uri.connect_host)
@@ -349,10 +351,11 @@ Opener = Callable[[str], Awaitable[WireConnection]]
 
 
 async def first_to_answer(addresses: Sequence[str], opener: Opener, *, step: float, until: float) -> WireConnection:
-    """The first connection that opens. Each address has until `until`, by the loop's clock, or for `step` seconds, and
-    the last begins before half of that is over: of many, none may have too little for a line with long ways.
+    """Return the first connection that opens. Each address has `step` seconds, but no longer than until `until`, by the
+    loop's clock. The last attempt begins before half of that time is over: even of many addresses, none may have too
+    little time for a slow line.
 
-    Raises OSError; ssl.SSLError ends it for all, as they have the same certificate.
+    Raises OSError; ssl.SSLError ends it for all addresses, as they have the same certificate.
     """
     seconds = min(step, until - asyncio.get_running_loop().time())
     pause = seconds / (2 * len(addresses))

@@ -22,7 +22,8 @@ COUNTERS: Final = 4
 
 
 class ChannelPool:
-    """Each channel has one user at a time, so an error that closes it belongs to that user's request."""
+    """Channels of one connection, lent to one user at a time, so that an error that closes a channel belongs to that
+    user's request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -60,7 +61,7 @@ class Shared:
     on_left: Callable[[], None] = lambda: None
 
     async def release(self) -> None:
-        """One user less. The last one closes the connection, and its pool hands it out no more."""
+        """Remove one user. The last one closes the connection, and its pool no longer hands it out."""
         self.users -= 1
         if self.users == 0:
             self.is_left = True
@@ -90,16 +91,15 @@ class _Group:
         self.open = [shared for shared in self.open if not shared.is_left and not shared.connection.is_closed]
 
     def is_needless(self, now: float) -> bool:
-        """Nobody uses it or asks for it, and there is no failure that those who come soon should be told of."""
+        """True if nobody uses or awaits the group, and it keeps no failure for users that arrive soon after."""
         is_resting = self.failure is not None and now - self.failed_at < REST
         return not (self.open or self.opening or self.waiting or is_resting)
 
 
 class Pool:
     """Provides connections by endpoint; opens one if all others are full or closed. Users that arrive while one is
-    being opened wait for it, and get the same error if it fails: a thousand links of a dead broker don't make a
-    thousand attempts.
-    """
+    being opened wait for it, and get the same error if it fails: a thousand links of an unreachable broker don't make a
+    thousand attempts."""
 
     def __init__(self, per_connection: int = LINKS_PER_CONNECTION, *, errors: UnexpectedErrors | None = None) -> None:
         self._per_connection = per_connection
@@ -152,7 +152,7 @@ class Pool:
         return error
 
     def _clear(self, group: _Group) -> None:
-        """No user waits any more: a connection opened for users that gave up isn't needed."""
+        """Drop what was opened for users that gave up: no user waits any more."""
         if group.opening is not None:
             group.opening.cancel()
             group.opening = None
@@ -162,8 +162,8 @@ class Pool:
                 self._tasks.once("close a connection", shared.connection.close())
 
     def _forget_all_needless(self) -> None:
-        """Links that are set apart have keys of their own, which nobody asks for again once such a link is gone. Keys
-        are long, so only those that are found are looked up."""
+        """Remove all groups that aren't needed. Links with their own connections have keys of their own, which nobody
+        asks for again once such a link is gone. Keys are long, so only those that are found are looked up."""
         for key in [key for key, group in self._groups.items() if self._is_needless(group)]:
             del self._groups[key]
 
@@ -181,8 +181,8 @@ class Pool:
         return next((shared for shared in group.open if shared.users < self._room(shared)), None)
 
     def rekey(self, successor: Callable[[Hashable], Hashable]) -> list[tuple[Hashable, Connection]]:
-        """From now on the open connections belong to the keys that `successor` answers; returns those that moved, with
-        their former keys."""
+        """Move the open connections to the keys that `successor` returns; return those that moved, with their former
+        keys."""
         moved = []
         for key, group in tuple(self._groups.items()):
             group.forget_left()
@@ -203,13 +203,14 @@ class Pool:
         return (shared.connection for shared in group.open if not shared.connection.is_closed)
 
     def abort(self, error: BrokerError) -> None:
-        """Ends all connections without a word."""
+        """Abort all connections, without an AMQP close."""
         for group in self._groups.values():
             for shared in group.open:
                 shared.connection.wire.abort(error)
 
     def _room(self, shared: Shared) -> int:
-        """How many links fit; a broker may allow few channels, and some channel numbers may be unusable."""
+        """The number of links that fit: fewer if the broker allows few channels, none if some channel numbers can't be
+        used again."""
         if shared.connection.wire.is_spoiled:
             return 0
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))

@@ -44,7 +44,7 @@ _SPARES = 8
 
 
 async def declare(connection: Connection, kind: Kind, name: str, **values: Any) -> Call | ChannelClosedError:
-    """The answer or the refusal."""
+    """Declare a queue or an exchange; return the broker's response, or its refusal."""
     method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name, **values}
     return await attempt(connection, method, answer, **named)
@@ -53,8 +53,8 @@ async def declare(connection: Connection, kind: Kind, name: str, **values: Any) 
 async def declare_any(
     connection: Connection, kind: Kind, name: str, *, spare: Opener | None, **values: Any
 ) -> Call | ChannelClosedError:
-    """The same for a name of any length: on a `spare` connection where this one may be closed over it, and not at all
-    where there is none."""
+    """Like `declare`, for a name of any length. If the broker may close the connection over the name, use a `spare`
+    connection; without one, ask nothing and return a refusal."""
     if is_harmless(connection, kind, name, passive="passive" in values):
         return await declare(connection, kind, name, **values)
     if spare is None:
@@ -71,14 +71,14 @@ async def declare_any(
 
 
 def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:
-    """Whether the broker refuses it, if it does, without closing the connection."""
+    """True if the broker, should it refuse this declare, doesn't close the connection."""
     if passive:
         return names.can_be_asked_for(name, connection.vhost, kind=kind)
     return names.can_be_declared(name, connection.vhost)
 
 
 def closing_code(error: BrokerError) -> int | None:
-    """What the broker closed the connection with."""
+    """The code with which the broker closed the connection; None if that isn't the cause of the error."""
     return error.__cause__.code if isinstance(error.__cause__, ConnectionClosedError) else None
 
 
@@ -95,7 +95,8 @@ _BY_CODE = {NOT_FOUND: Presence.MISSING, RESOURCE_LOCKED: Presence.LOCKED, ACCES
 
 @dataclass(frozen=True, slots=True)
 class QueueFound:
-    """`locked`: exclusive to another connection; `refused`: no permission. `detail` is the broker's own text."""
+    """A queue as a passive declare shows it. `locked`: exclusive to another connection; `refused`: no permission.
+    `detail` is the broker's own text."""
 
     presence: Presence
     messages: int = 0
@@ -112,7 +113,7 @@ class ExchangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The objects found, by name."""
+    """The results of `probe`, by name."""
 
     queues: Mapping[str, QueueFound]
     exchanges: Mapping[str, ExchangeFound]
@@ -121,7 +122,8 @@ class Found:
 async def probe(
     connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = (), spare: Opener | None = None
 ) -> Found:
-    """Asks for all the names side by side; raises only where the connection is lost."""
+    """Ask for all the names concurrently. A refusal is a result; raise BrokerError if a connection is lost or can't be
+    opened, or the broker doesn't answer."""
     channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
     connections = asyncio.Semaphore(_SPARES)
 
@@ -153,7 +155,7 @@ async def probe(
 
 
 async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call | ChannelClosedError:
-    """Returns once the channel's number is free again: there are no more than the broker allows."""
+    """Ask on a new channel, and return once its number is free again: the broker allows only so many."""
     method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name}
     channel = connection.wire.begin_channel()
@@ -166,14 +168,14 @@ async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call 
 
 
 NO_TYPE: Final = "asked by federation-agent"
-"""Brokers refuse it for every queue, so the question declares none, not even where the queue is gone by now."""
+"""Brokers refuse this type for every queue, so asking declares none, even if the queue is gone by now."""
 REPLICATED: Final = frozenset({"quorum", "stream"})
 
 
 async def is_replicated(connection: Connection, queue: str) -> bool | None:
-    """None where that can't be known: a queue with other arguments is refused because of these, one with a long name by
-    a text that lacks its end, and who may not configure the queue hears nothing of it.
-    """
+    """True if the queue is a quorum queue or a stream; None if that can't be known. A queue with other arguments is
+    refused because of these, the refusal over a long name lacks its end, and a user who may not configure the queue
+    learns nothing of it."""
     if not names.can_be_declared(queue, connection.vhost):
         return None
     found = await attempt(
@@ -192,7 +194,8 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
 
 
 def shows_replication(text: str, queue: str, vhost: str) -> bool | None:
-    """What the refusal shows. Replicated queues are durable, and never deleted automatically."""
+    """True if the text of a refusal shows that the queue is replicated, None if it shows neither. Replicated queues are
+    durable, and never deleted automatically."""
     where = re.escape(f"for queue '{queue}' in vhost '{vhost}': ")
     if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
         return False

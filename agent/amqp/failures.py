@@ -1,4 +1,5 @@
-"""Describes refusals of a broker in an operator's words, and whether trying again can help.
+"""Turns refusals of a broker, and ends of connections, into errors in an operator's words; the type of the error shows
+if trying again can help.
 
 Why: docs/decisions/0040-failures-are-values.md
 """
@@ -49,11 +50,11 @@ _LIMIT = re.compile(r"limit \(\d+\) is reached")
 
 
 class NoAccessError(PermanentError):
-    """The user may log in, and not use the vhost."""
+    """The user may log in, but not use the vhost."""
 
 
 def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None, tls: Tls | None) -> BrokerError:
-    """Why a server accepted the TCP connection and no AMQP connection was opened."""
+    """The error if a server accepted the TCP connection and no AMQP connection was opened."""
     where = terms.where
     match error:
         case ConnectionClosedError():
@@ -78,14 +79,15 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
 
 
 def alarm_of(reason: str) -> FailureKind:
-    """Why a broker takes no messages, by its own words: `low on memory`, `low on disk`, `low on memory & disk`."""
+    """The kind of alarm that makes a broker take no messages, by its own reason: `low on memory`, `low on disk`, `low
+    on memory & disk`."""
     if "memory" in reason:
         return FailureKind.MEMORY_ALARM
     return FailureKind.DISK_ALARM if "disk" in reason else FailureKind.BLOCKED
 
 
 def blames_message(error: BrokerError) -> bool:
-    """Whether a broker closed a connection, or the channel, because of data that it read: a message may be the cause.
+    """True if a broker closed a connection, or the channel, because of data that it read: a message may be the cause.
 
     Brokers from 3.10 to 4.3 close the connection with 541 over headers that they can't parse, with 505 over a content
     header of another class, and the channel with 406 over properties that they don't accept. When a broker shuts down,
@@ -110,7 +112,7 @@ def _stranger(begin: bytes) -> str:
 
 
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
-    """A refusal while the connection is being opened."""
+    """The error for a refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
     said = text.replace(f"'{vhost}'", "", 1).replace(f"'{user}'", "", 1)  # a name may read like a reason
     about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
@@ -145,7 +147,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
 
 
 def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
-    """Why a broker has not taken another password or token on an open connection."""
+    """The error if a broker has not taken another password or token on an open connection."""
     refused = error.__cause__
     if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
         return PermanentError(
@@ -161,7 +163,7 @@ def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
 
 
 def lost(error: BrokerError, *, where: str) -> BrokerError:
-    """Why an open connection ended."""
+    """The error with which an open connection ended."""
     match error:
         case ConnectionClosedError():
             return TransientError(f"{where}: the broker closed the connection ({error.code}): {one_line(str(error))}")

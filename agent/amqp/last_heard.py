@@ -1,4 +1,5 @@
-"""When brokers were heard last: one that answered a minute ago is frozen, and its port is no other server's."""
+"""Keeps when brokers were last heard from: one that answered a minute ago and doesn't now is frozen, and its port isn't
+another server's."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Address = tuple[str, int]
 
 
 class LastHeard:
-    """By address, over all connections that were open there."""
+    """The last time that anything was received from each address, over all connections that were open there."""
 
     def __init__(self) -> None:
         self._open: dict[WireConnection, Address] = {}
@@ -33,11 +34,12 @@ class LastHeard:
             self._ended.pop(next(iter(self._ended)))
 
     def is_answering(self, address: Address, since: float) -> bool:
-        """Whether a connection that is open there was heard since then."""
+        """True if a connection that is open there has received anything since then."""
         return any(each == address and wire.heard > since for wire, each in self._open.items())
 
     def time_of(self, address: Address) -> str | None:
-        """In UTC; with the date if that is over a day ago. None where AMQP was never heard."""
+        """When the address was last heard from, in UTC, with the date if that is over a day ago; None if no AMQP
+        connection was open there."""
         heard = [wire.heard for wire, each in self._open.items() if each == address]
         if address in self._ended:
             heard.append(self._ended[address])

@@ -28,8 +28,8 @@ Names = Sequence[str]
 class MissingExchanges:
     """Checks the same exchanges of one connection repeatedly.
 
-    A passive declare with `nowait` is answered only where the exchange is missing: by an error that names it and closes
-    the channel. What was behind it is looked at again, in halves, so that no name is sent more than a few times however
+    A passive declare with `nowait` is answered only if the exchange is missing: by an error that names it and closes
+    the channel. The names after it are checked again, in halves, so that no name is sent more than a few times however
     many are missing. Don't ask for names that `core.rules.names` calls harmful: brokers from 4.0 on close the whole
     connection over them.
     """
@@ -65,9 +65,9 @@ class MissingExchanges:
         return found | await self._halves(rest)
 
     async def _look(self, channel: Channel, names: Names) -> tuple[frozenset[str], Names]:
-        """The first missing one, if any, and the names that still have to be checked. The broker works in order, so
-        once the last one is answered the others were checked too.
-        """
+        """Return the first missing exchange, if any, and the names that still have to be checked. If the error doesn't
+        show which one is missing, all names have to be checked again. The broker works in order, so once it has
+        answered for the last name it has checked the others, too."""
         channel.send_encoded(_encode(name) for name in names[:-1])
         last = {"exchange": names[-1], "type": "fanout", "passive": True}
         try:
@@ -80,7 +80,7 @@ class MissingExchanges:
 
 
 def _encode(name: str) -> bytes:
-    """By hand, as this is the most frequent of all methods while nothing passes a thousand links."""
+    """Encode the declare by hand: it is the most frequent of all methods while no messages pass a thousand links."""
     encoded = name.encode("utf-8", "surrogateescape")
     return b"%b%c%b%b" % (_BEFORE_NAME, len(encoded), encoded, _AFTER_NAME)
 

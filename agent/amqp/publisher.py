@@ -23,7 +23,8 @@ class NoQueueError(TransientError):
 
 
 class Publisher:
-    """`open` comes first. An error of one message that the channel outlives doesn't end it; `is_usable` tells."""
+    """Publishes messages on its own channel; `open` comes first. An error of one message may leave the channel open: if
+    it `is_usable`, publish the next one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -39,7 +40,7 @@ class Publisher:
 
     @property
     def room_for_properties(self) -> int:
-        """How many bytes a message's properties may take, with their flags."""
+        """The number of bytes that a message's properties may take, with their flags."""
         return (self._connection.wire.frame_max or frames.LARGEST) - _HEADER
 
     async def open(self) -> None:
@@ -49,7 +50,8 @@ class Publisher:
             raise refusal(self._connection, "asking for confirms", error) from error
 
     async def publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
-        """Returns once the broker has it in a queue; BrokerError says why it isn't there."""
+        """Publish a message and return once the broker has confirmed that it is in a queue; raise BrokerError if it
+        isn't."""
         doing = f"{self._connection.where}: publishing to {_place(exchange, routing_key)}"
         if len(properties) > self.room_for_properties:
             raise PermanentError(
@@ -81,7 +83,7 @@ class Publisher:
             self._outcome.set_result(call.method is methods.BASIC_ACK)
 
     def _returned(self, _: Message) -> None:
-        """It comes before the confirm."""
+        """Note that the message was returned: basic.return comes before the confirm."""
         self._is_returned = True
 
 

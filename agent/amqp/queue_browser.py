@@ -1,4 +1,4 @@
-"""A queue's messages, looked at one after another; what isn't acknowledged is back in its place afterwards."""
+"""Browses a queue's messages, one after another; those that aren't acknowledged are back in their place afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONSUMER: Final = "federation-agent: looking"
 
 @dataclass(frozen=True, slots=True)
 class BrowsedMessage:
-    """`body` is None where it isn't wanted, or where too many are held already."""
+    """A message in the queue. `body` is None if it isn't wanted, or if too many are held already."""
 
     tag: int
     properties: bytes
@@ -32,9 +32,8 @@ class BrowsedMessage:
 
 
 class QueueBrowser:
-    """Of one queue: what was in it when it was opened. `has_more`: more than can be held together, so some of it isn't
-    looked at; it is still in its place.
-    """
+    """Browses the messages that were in one queue when it was opened. `has_more`: there are more than can be held
+    together, so some of them can't be browsed; they are still in their place."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class QueueBrowser:
         channel.on_message = self._take
 
     async def begin(self) -> None:
-        """A queue that is missing has none."""
+        """Start to consume the messages that are ready; a missing queue has none."""
         channel = self._channel
         try:
             ready = await count_ready(channel, self._queue)
@@ -75,7 +74,7 @@ class QueueBrowser:
                 raise refusal(self._connection, f"looking into queue {self._queue!r}", error) from error
 
     async def __aiter__(self) -> AsyncIterator[BrowsedMessage]:
-        """Ends early where another consumer takes some of them."""
+        """Yield the messages; ends early if another consumer takes some of them."""
         for _ in range(self._count):
             try:
                 async with asyncio.timeout(COMES_WITHIN):
@@ -91,7 +90,7 @@ class QueueBrowser:
             yield held
 
     async def has_rest(self) -> bool:
-        """Whether some of it isn't held by anybody: another connection may look at what this one can't hold."""
+        """True if some messages aren't held by anybody: another connection may browse what this one can't hold."""
         return self._is_cut or (self.has_more and await count_ready(self._channel, self._queue) > 0)
 
     def acknowledge(self, tag: int) -> None:
@@ -126,9 +125,8 @@ async def browse(
     room: int = LARGEST_TOGETHER,
     most: int = MOST,
 ) -> AsyncIterator[QueueBrowser]:
-    """`wants` says by the properties (with their flags) whether a message's body is kept. At `most` so many messages
-    are held, in so much `room`.
-    """
+    """Open a browser of a queue. `wants` decides by a message's properties (with their flags) if its body is kept.
+    `most` is the most messages that are held, `room` the most bytes of their bodies, and of their properties."""
     channel = connection.wire.begin_channel()
     try:
         held = QueueBrowser(connection, channel, queue, wants=wants, room=room, most=most)

@@ -1,4 +1,4 @@
-"""Another password of the same user for a connection that is open.
+"""Gives a connection that is open another password of the same user.
 
 Why: docs/decisions/0020-passwords-without-restart.md
 """
@@ -22,16 +22,15 @@ log = structlog.get_logger()
 
 
 def renew_connection(connection: Connection, uri: AmqpUri, tasks: GuardedTasks) -> None:
-    """`uri` has another password and is the connection's from now on. The broker is given the password where it is a
-    token that expires: it ends what was opened with the former one, and asks for other passwords at login only.
-    """
+    """Use `uri`, which has another password, for the connection from now on. The broker gets the password only if it is
+    a token that expires: brokers end what was opened with an expired token, and check other passwords at login only."""
     connection.uri = uri
     if uri.password is not None and token_expiry(uri.password.reveal()) is not None:
         tasks.once(TASK, _send(connection, uri.password))
 
 
 async def _send(connection: Connection, secret: Secret) -> None:
-    """A broker that refuses the token closes the connection, and its users connect again."""
+    """Send the token. A broker that refuses it closes the connection, and its users connect again."""
     try:
         await connection.update_secret(secret)
     except BrokerError as error:

@@ -14,7 +14,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 
 
 async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
-    """One request on its own channel, which a refusal closes."""
+    """Make one request on its own channel, which a refusal closes; return the response or the refusal."""
     channel = connection.wire.begin_channel()
     try:
         return await channel.ask(method, answer, **values)
@@ -25,7 +25,7 @@ async def attempt(connection: Connection, method: Method, answer: Method, **valu
 
 
 async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
-    """The response; raises refusals."""
+    """Make one request and return the response; raise BrokerError if it is refused."""
     found = await attempt(connection, method, answer, **values)
     if isinstance(found, ChannelClosedError):
         raise refusal(connection, doing, found)

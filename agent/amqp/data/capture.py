@@ -11,7 +11,8 @@ from agent.amqp.data.delivery import Delivery
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """`properties` begin with their flags, as received. `excess`: the size of what is too large, 0 where nothing is."""
+    """A delivery that can't be published downstream. `properties` begin with their flags, as received. `excess` is the
+    size of what is too large, 0 if nothing is."""
 
     tag: int
     reason: str
@@ -29,8 +30,8 @@ MOST_NOTED: Final = 200_000
 
 
 class Room:
-    """How many bytes may be collected at a time, by all links together, and how many messages noted of which nothing is
-    kept."""
+    """The number of bytes that all links together may collect at a time, and the number of messages that they may note
+    without keeping them."""
 
     def __init__(self, limit: int, *, most_noted: int = MOST_NOTED) -> None:
         self.left = limit
@@ -38,7 +39,7 @@ class Room:
         self._noted = 0
 
     def note(self) -> bool:
-        """One more message; False where there are too many."""
+        """Note one more message; return False if there are too many."""
         if self._noted >= self._most_noted:
             return False
         self._noted += 1
@@ -58,7 +59,8 @@ class Room:
 
 
 class Capture:
-    """Of one flow, whose deliveries come one after another. `hand_over` gives the room back some time."""
+    """Collects the deliveries of one flow, which come one after another, and passes each to `hand_over`, whose side
+    gives the room back later."""
 
     def __init__(self, room: Room, hand_over: Callable[[Captured], None]) -> None:
         self._room = room
@@ -72,7 +74,7 @@ class Capture:
         return self._begun is not None
 
     def begin(self, tag: int, reason: str, delivery: Delivery, *, properties: bytes, size: int, excess: int) -> bool:
-        """Whether there is room for it; its body, of `size` bytes, follows."""
+        """Start to collect a delivery, whose body of `size` bytes follows; return True if there is room for it."""
         if not self._room.take(len(properties) + size):
             return False
         self._taken = len(properties) + size
@@ -80,7 +82,7 @@ class Capture:
         return True
 
     def take(self, captured: Captured) -> bool:
-        """One that is whole already; whether there is room for it."""
+        """Hand over a delivery that is already complete; return True if there is room for it."""
         if not self._room.take(captured.size):
             return False
         self._hand_over(captured)
@@ -90,13 +92,13 @@ class Capture:
         self._parts.append(part)
 
     def end(self) -> None:
-        """All of its body is here."""
+        """Hand over the delivery: its body is complete."""
         begun, parts = self._begun, self._parts
         self._begun, self._parts, self._taken = None, [], 0
         if begun is not None:
             self._hand_over(begun(b"".join(parts)))
 
     def abandon(self) -> None:
-        """The rest doesn't come any more."""
+        """Forget the delivery that is being collected: the rest of it won't come."""
         self._room.give_back(self._taken)
         self._begun, self._parts, self._taken = None, [], 0

@@ -1,4 +1,5 @@
-"""Where a message was published before it came here, and where it is published next."""
+"""The exchange and routing key that a message was published with before it came here, and those that it is published
+with next."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 
 class Delivery(NamedTuple):
-    """What a delivery holds besides the message; names are bytes, since a publisher may send any."""
+    """The facts of a delivery besides the message; names are bytes, since a publisher may send any."""
 
     exchange: bytes
     routing_key: bytes
@@ -16,7 +17,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What messages are published to. None is each delivery's own exchange or routing key."""
+    """The exchange and routing key to publish to; None keeps those of each delivery."""
 
     exchange: str | None = None
     routing_key: str | None = None
@@ -24,6 +25,6 @@ class Destination:
 
 
 def read_address(data: bytes, *, redelivered: bool) -> Delivery:
-    """Of bytes that are an address."""
+    """Read bytes that are known to be an address."""
     key = 1 + data[0]
     return Delivery(data[1:key], data[key + 1 :], redelivered)

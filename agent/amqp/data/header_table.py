@@ -1,7 +1,7 @@
 """Changes of a headers table as bytes: an entry added, replaced, renamed or removed, and every other byte kept.
 
-Tables are walked by their lengths and only as far as a name is searched, in time that grows with their size alone.
-CodecError where what has to be read makes no sense. All take and answer a table with its length in front.
+Tables are walked by their lengths and only as far as the name that is searched, in time that grows with their size
+alone. Tables are passed and returned with their length in front. Raises CodecError if what has to be read isn't valid.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ _ARRAY: Final = ord("A")
 
 
 def entry(name: str, value: Field) -> bytes:
-    """Name, tag and value."""
+    """Encode an entry: its name, tag and value."""
     return short_string(name) + encode_value(value)
 
 
 def text_entry(name: str, value: bytes) -> bytes:
-    """For text that comes from a peer and may be any bytes."""
+    """Encode a text entry whose value comes from a peer and may be any bytes."""
     return short_string(name) + b"S" + _U32.pack(len(value)) + value
 
 
 def find(table: bytes, names: Names) -> Entry | None:
-    """The first entry of one of the names."""
+    """The first entry with one of the names; None if there is none."""
     return names.find(table, 4, len(table))
 
 
 def value_of(table: bytes, names: Names) -> bytes | None:
-    """The tag and the value of the first entry of one of the names."""
+    """The tag and the value of the first entry with one of the names; None if there is none."""
     found = find(table, names)
     return None if found is None else table[found.value : found.after]
 
 
 def with_first(table: bytes, entries: bytes) -> bytes:
-    """With entries before all others."""
+    """The table with `entries` before all others."""
     return _table(entries, table[4:])
 
 
 def without(table: bytes, names: Names) -> bytes:
-    """Without all entries of these names."""
+    """The table without all entries of these names."""
     kept, at = [], 4
     while (found := names.find(table, at, len(table))) is not None:
         kept.append(table[at : found.begin])
@@ -53,7 +53,7 @@ def without(table: bytes, names: Names) -> bytes:
 
 
 def replaced(table: bytes, names: Names, entries: bytes) -> bytes:
-    """With other entries in place of the first of these names, or before all others where there is none."""
+    """The table with `entries` in place of the first entry of these names, or before all others if there is none."""
     found = find(table, names)
     if found is None:
         return with_first(table, entries)
@@ -61,7 +61,7 @@ def replaced(table: bytes, names: Names, entries: bytes) -> bytes:
 
 
 def renamed(table: bytes, names: Names, name: str) -> bytes:
-    """With another name for the first entry of these names, at its place and with its value."""
+    """The table with another name for the first entry of these names, at its place and with its value."""
     found = find(table, names)
     if found is None:
         return table
@@ -69,7 +69,8 @@ def renamed(table: bytes, names: Names, name: str) -> bytes:
 
 
 def with_first_item(table: bytes, name: str, item: bytes) -> bytes:
-    """With an item (tag and value) before those of an array; in a new array before all others where there is none.
+    """The table with `item` (tag and value) first in the array of that name; in a new array before all other entries if
+    there is none.
 
     A value of another type is replaced.
     """

@@ -1,6 +1,6 @@
-"""What was written and is not confirmed yet: references to the buffers, so that nothing is copied.
+"""Holds what was written until it is confirmed: references to the buffers, so that nothing is copied.
 
-For whoever has to publish a message again, or elsewhere, without returning it to its source first.
+A message can then be published again, or elsewhere, without returning it to its source first.
 
 Why: docs/decisions/0012-keep-until-confirmed.md
 """
@@ -18,7 +18,7 @@ from agent.amqp.wire import frames
 
 
 class Received(NamedTuple):
-    """The properties as they came, with their flags, of a message that is published with others."""
+    """The properties as received, with their flags, of a message that is published with others."""
 
     properties: bytes
 
@@ -32,7 +32,7 @@ class Publish(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """Of each message what was prepared for its address, and what was added."""
+    """For each message: the bytes prepared for its address, and those put in front of its headers."""
 
     prepared: Sequence[tuple[bytes, ...]]
     added: Sequence[bytes | Received]
@@ -42,7 +42,8 @@ NO_WAYS: Final = Ways((), ())
 
 
 class KnownPublish(NamedTuple):
-    """What is known of a publish, also where it is no longer held: its frame that says where to, and about its size."""
+    """The facts of a publish that stay known when it is no longer held: the frame with its destination, and about its
+    size."""
 
     address: bytes
     size: int
@@ -50,8 +51,8 @@ class KnownPublish(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """The publishes up to `last` since the batch before, which had `octets` bytes; without buffers where they were
-    given up."""
+    """The publishes after the batch before, up to `last`, with `octets` bytes; without buffers once they were given
+    up."""
 
     last: int
     buffers: list[bytes]
@@ -62,8 +63,8 @@ class _Batch:
 
 
 class HeldBuffers:
-    """Holds `limit` bytes at most, and no more than `room` has: beyond that the oldest are given up, and have to come
-    from their source again. Of these it is known for where they were, until they are confirmed."""
+    """Holds at most `limit` bytes, and no more than `room` has: beyond that the oldest are given up, and have to come
+    from their source again. The destination of these stays known until they are confirmed."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.size = 0
@@ -85,8 +86,8 @@ class HeldBuffers:
         self._of_written += len(data)
 
     def published(self, last: int, ways: Ways, *, rewritten: int = 0) -> None:
-        """What was written since this was called last has all publishes up to this number; of what is in `ways`, so
-        many bytes are in no other place."""
+        """End a batch: what was written since the last call has all publishes up to `last`. Of what is in `ways`,
+        `rewritten` bytes are held nowhere else."""
         if not self._is_torn and rewritten and self._takes(rewritten):
             self._of_written += rewritten
         if self._is_torn:
@@ -96,7 +97,7 @@ class HeldBuffers:
         self._written, self._of_written, self._octets, self._is_torn = [], 0, 0, False
 
     def settled(self, oldest: int) -> None:
-        """All publishes before this number are settled."""
+        """Forget all publishes before this number: they are settled."""
         for batches in (self._bare, self._batches):
             settled = 0
             for batch in batches:
@@ -108,12 +109,12 @@ class HeldBuffers:
             del batches[:settled]
 
     def message(self, number: int) -> Publish | None:
-        """One publish; None where it is not held."""
+        """The publish with this number; None if it is not held."""
         found = self._find(number)
         return None if found is None else _message(*found)
 
     def moved_out(self, number: int) -> Publish | None:
-        """The same, which takes no room here from now on."""
+        """Like `message`, but the publish takes no room here from now on."""
         found = self._find(number)
         message = None if found is None else _message(*found)
         if found is None or message is None:
@@ -125,7 +126,7 @@ class HeldBuffers:
         return message
 
     def known(self, number: int) -> KnownPublish | None:
-        """Of one publish; None where it was published again, or is settled."""
+        """The facts of a publish; None if it was published again, or is settled."""
         found = self._find(number)
         if found is None or not found[0].ways.prepared:
             return None
@@ -134,7 +135,7 @@ class HeldBuffers:
         return KnownPublish(prepared[place][PUBLISH], batch.octets // len(prepared))
 
     def release(self) -> None:
-        """Nothing is held any more."""
+        """Forget everything that is held."""
         self._give_up(len(self._batches))
         if self._bare:
             self._settled = self._bare[-1].last
@@ -160,7 +161,7 @@ class HeldBuffers:
         self._written, self._of_written, self._is_torn = [], 0, True
 
     def _give_up(self, count: int) -> None:
-        """The oldest."""
+        """Give up the oldest batches."""
         for batch in self._batches[:count]:
             self._free(batch.size)
             self._bare.append(_Batch(batch.last, [], Ways(batch.ways.prepared, ()), 0, batch.octets))
@@ -172,7 +173,8 @@ class HeldBuffers:
 
 
 def _find(batches: list[_Batch], number: int, *, after: int) -> tuple[_Batch, int] | None:
-    """The batch of a publish and its place there; these are the batches after that publish."""
+    """The batch of a publish and its place there; None if no batch has it. The batches begin after the publish
+    `after`."""
     at = bisect_left(batches, number, key=lambda batch: batch.last)  # thousands may be refused one by one
     first = (batches[at - 1].last if at else after) + 1
     return (batches[at], number - first) if at < len(batches) and number >= first else None

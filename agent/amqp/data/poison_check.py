@@ -1,4 +1,4 @@
-"""Messages of a link under suspicion, each looked at as a whole before it goes on: see `core.links.poison_search`."""
+"""Checks each message of a suspected link completely before it is published; see `core.links.poison_search`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_ON_THE_WAY: Final = 64
 
 
 class PoisonCheck:
-    """`unconfirmed` answers the deliveries that are on the way."""
+    """Checks the messages of one flow. `unconfirmed` returns the deliveries that are in flight."""
 
     def __init__(
         self, poison_search: PoisonSearch, clock: Callable[[], float], unconfirmed: Callable[[], Collection[int]]
@@ -28,7 +28,7 @@ class PoisonCheck:
         self._passed: dict[int, bytes] = {}
 
     def objection(self, tag: int, publish: bytes, properties: bytes, size: int) -> str:
-        """Why a delivery must not go on; empty where it may. `properties` begin with their flags."""
+        """The reason why a delivery must not be published; empty if it may. `properties` begin with their flags."""
         now = self._clock()
         try:
             read = Properties.read(properties)
@@ -49,12 +49,14 @@ class PoisonCheck:
 
     @property
     def on_the_way(self) -> list[bytes]:
-        """The digests of what was published and isn't confirmed; more than one where it isn't known of which."""
+        """The digests of the messages that are in flight, one for each; empty bytes for a message whose digest isn't
+        known."""
         return [self._passed.get(tag, b"") for tag in self._unconfirmed()]
 
 
 def _digest(publish: bytes, properties: Properties, size: int) -> bytes:
-    """What makes a message the same one when it comes again: its way, its properties, and the size of its body.
+    """The digest by which a message is recognized when it comes again: of its destination, its properties without the
+    delivery count, and the size of its body.
 
     Brokers don't look into a body.
     """

@@ -1,4 +1,4 @@
-"""What is published around messages, prepared once for all that were published with one exchange and routing key.
+"""The bytes that are published around messages, prepared once for all that came with one exchange and routing key.
 
 Why: docs/decisions/0003-prepared-by-address.md
 """
@@ -15,10 +15,10 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.tables import short_string
 
 PUBLISH: Final = 4
-"""Where the publish is in what is prepared. Before it: the header entries of a message that was not redelivered and of
-one that was, and the same as whole tables, for a message that has none."""
+"""The index of the publish frame in what is prepared. Before it: the header entries of a message that was not
+redelivered and of one that was, and the same as whole tables, for a message that has no headers."""
 ADDRESS: Final = 5
-"""Where the address itself is."""
+"""The index of the address itself."""
 
 _MOST: Final = 256 * 1024
 _OF_AN_ENTRY: Final = 350  # bytes that Python takes for an entry besides what is in it
@@ -27,10 +27,11 @@ _BEFORE_EXCHANGE: Final = 6  # bytes of a publish
 
 
 class Prepared:
-    """Kept by address, exchange and routing key with their lengths: addresses repeat."""
+    """The prepared bytes by address (exchange and routing key with their lengths); they are kept, as addresses
+    repeat."""
 
     def __init__(self, rewriter: Rewriter, destination: Destination, *, number: int) -> None:
-        """`number` is the channel's that is published on."""
+        """`number` is that of the channel that messages are published on."""
         self.known: dict[bytes, tuple[bytes, ...]] = {}
         self._rewriter = rewriter
         self._number = number
@@ -48,24 +49,24 @@ class Prepared:
 
     @property
     def kept(self) -> int:
-        """About how many bytes of memory they take."""
+        """About how many bytes of memory the prepared bytes take."""
         return self._size
 
     def renew(self) -> None:
-        """Forgets what the rewriter would write otherwise by now."""
+        """Forget the prepared bytes if the rewriter would write others by now."""
         version = self._rewriter.version
         if version != self._version:
             self._version, self._entries = version, ()
             self._forget()
 
     def add(self, address: bytes) -> tuple[bytes, ...]:
-        """Empty where the bytes are no address: two names with their lengths, and nothing else. Also where messages
-        with this address have to be looked at one by one."""
+        """Prepare an address, and keep the result. Empty if the bytes are no address (two names with their lengths, and
+        nothing else), or if messages with this address have to be checked one by one."""
         key = _key_of(address)
         return () if key is None or may_be_probe(address[key + 1 :]) else self._add(address, key)
 
     def add_unusual(self, address: bytes) -> tuple[bytes, ...]:
-        """One that `add` answers nothing for; empty where it is none."""
+        """Prepare an address for which `add` returns nothing, without keeping it; empty if the bytes are no address."""
         key = _key_of(address)
         return () if key is None else self._made(address, key)
 
@@ -99,7 +100,7 @@ class Prepared:
 
 
 def _key_of(address: bytes) -> int | None:
-    """Where the routing key begins, with its length; None where the bytes are no address."""
+    """The offset of the routing key, with its length; None if the bytes are no address."""
     end = len(address)
     key = 1 + address[0] if address else end
     return None if key >= end or key + 1 + address[key] != end else key

@@ -21,19 +21,20 @@ _QUEUES: Final = names.QUEUE_PREFIX.encode()  # probes are published to the defa
 
 
 class Probes(Protocol):
-    """Of one link."""
+    """The probes of one link."""
 
     def publish(self, token: bytes, channel: int) -> bytes | None:
-        """The frame that publishes it downstream on this channel; None where it isn't one of the link's."""
+        """The frame that publishes a probe downstream on this channel; None if it isn't one of the link's."""
 
 
 def may_be_probe(routing_key: bytes) -> bool:
-    """Whether a message may be one: few have such a key."""
+    """True if a message with this routing key may be a probe: few have such a key."""
     return routing_key.startswith(_QUEUES)
 
 
 def token_of(properties: bytes) -> bytes | None:
-    """What its agent knows it by; None where it is no probe. `properties` begin with their flags."""
+    """The token by which its agent knows a probe; None if the message isn't one. `properties` begin with their
+    flags."""
     try:
         found = Properties.read(properties)
         value = header_table.value_of(found.raw_headers, _NAMES) if found.flags & HEADERS else None

@@ -1,4 +1,5 @@
-"""The downstream channel of a link: what is published on it, what the broker answers, what is settled upstream.
+"""The downstream channel of a link: tracks what is published on it, what the broker answers, and what is settled
+upstream.
 
 Why: docs/decisions/0015-tags-in-order.md
 """
@@ -42,7 +43,7 @@ _LARGER: Final = re.compile(
 
 @dataclass(slots=True)
 class Counts:
-    """What went through a link since it was made; the board reads it."""
+    """The totals of one link since it was created; the status board reads them."""
 
     forwarded: int = 0
     taken: int = 0  # read from the source, probes and what came beyond a limit excepted
@@ -59,7 +60,8 @@ class Counts:
 
 
 def largest_taken(error: BrokerError) -> int | None:
-    """The largest body that a broker takes, from what it says when it closes a channel over a larger one."""
+    """The largest body that a broker accepts, from its text when it closes a channel over a larger one; None if that
+    isn't why it closed the channel."""
     said = _LARGER.match(str(error)) if isinstance(error, ChannelClosedError) else None
     return int(said[1]) if said else None
 
@@ -76,9 +78,9 @@ class Outlet(Protocol):
 class PublishTracker:
     """Settles upstream what the downstream confirms, in one frame for all of it.
 
-    What the downstream refuses is published again, see `Refused`. What it can never take goes back upstream after a
-    while. It isn't dropped, it doesn't come again at once and forever, and what follows it flows on. But it keeps
-    coming until something is changed.
+    What the downstream refuses is published again, see `Refused`. What it can never accept goes back upstream later. It
+    isn't dropped, it doesn't come again immediately and forever, and what follows it flows on. But it keeps coming
+    until something is changed.
     """
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
@@ -129,12 +131,12 @@ class PublishTracker:
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`largest` is what the broker is known to take of a body; it shows that only when it refuses one.
+        """`largest` is the largest body that the broker is known to accept; it shows that only when it refuses one.
 
-        `held` is given what is written, until it is confirmed; only with `on-confirm`. What is refused is published
-        again from there; for more than `give_up_after` seconds only if no other message gets through.
+        `held` gets what is written, until it is confirmed; only with `on-confirm`. What is refused is published again
+        from there; for more than `give_up_after` seconds only if no other message gets through.
 
-        `longest_return` is how many seconds at most go by before upstream is given back what was refused.
+        `longest_return` is the most seconds until what was refused is given back to upstream.
         """
         loop = asyncio.get_running_loop()
         later = later or loop.call_later
@@ -182,7 +184,7 @@ class PublishTracker:
         )
 
     def fed_by(self, upstream: Channel) -> None:
-        """Where deliveries come from, and are settled."""
+        """Set the channel that deliveries come from, and are settled on."""
         self._upstream = upstream
         self.upstream_number = upstream.number
 
@@ -192,30 +194,32 @@ class PublishTracker:
 
     @property
     def has_confirmed(self) -> bool:
-        """Whether the broker has confirmed anything on this channel."""
+        """True if the broker has confirmed anything on this channel."""
         return self._ack_mode is AckMode.ON_CONFIRM and self._counts.forwarded > self._forwarded_before
 
     @property
     def oldest_unconfirmed(self) -> float | None:
-        """When what has waited longest for its confirm was read."""
+        """When the message that has waited longest for its confirm was read; None if none waits."""
         return self._batches[0][1] if self._batches else None
 
     @property
     def oldest_refused(self) -> float | None:
-        """When what has waited longest since the downstream refused it was refused first."""
+        """When the message that has waited longest since the downstream refused it was first refused; None if none
+        waits."""
         return None if self.refused is None else self.refused.oldest
 
     def streams(self, *, midway: bool) -> None:
-        """Whether the broker has the beginning of a message and waits for the rest."""
+        """Note if the broker has the beginning of a message and waits for the rest."""
         self._channel.is_midway = midway
 
     def took(self, count: int) -> None:
-        """So many deliveries were read, whatever becomes of them."""
+        """Count deliveries that were read, whatever becomes of them."""
         self._counts.taken += count
 
     @property
     def unsettled(self) -> int:
-        """Taken, and neither forwarded, dropped, in the quarantine, nor given back."""
+        """The number of deliveries that were taken, and neither forwarded, dropped, put into the quarantine, nor given
+        back."""
         if self._is_abandoned:
             return 0
         if self._ack_mode is AckMode.NO_ACK:  # nothing is held, since nothing can be given back
@@ -224,19 +228,20 @@ class PublishTracker:
         return self.confirms.in_flight + self.confirms.held - probes
 
     def abandon(self) -> None:
-        """Both channels have ended: what isn't settled is given back by the source's broker."""
+        """Count what isn't settled as given back: both channels have ended, and the source's broker requeues it."""
         if self._ack_mode is not AckMode.NO_ACK:
             self._counts.given_back += self.unsettled
         self._is_abandoned = True
 
     def write(self, data: bytes) -> None:
-        """Frames of publishes."""
+        """Write frames of publishes, and hold them."""
         self.outlet.write_soon(data)
         if self.held is not None:
             self.held.written(data)
 
     def published(self, tags: list[int], size: int, *, came_again: list[int], ways: Ways, rewritten: int) -> None:
-        """These deliveries were written, whole and in this order, some not for the first time."""
+        """Record that these deliveries were written, whole and in this order; `came_again` are those that were
+        redelivered."""
         counts = self._counts
         counts.bytes += size
         counts.redelivered += len(came_again)
@@ -259,14 +264,14 @@ class PublishTracker:
         self.acknowledge()
 
     def _publish_again(self, data: bytes, last: int) -> None:
-        """What is refused once more is held already."""
+        """Write refused messages once more, up to this publish number. `Refused` holds them already."""
         self.outlet.write_soon(data)
         self._batches.append((last, self._clock()))
         if self.held is not None:
             self.held.published(last, NO_WAYS)
 
     def passes_probe(self, tag: int) -> None:
-        """A delivery that is written with the next messages is a probe, which no number counts."""
+        """Note that a delivery which is written with the next messages is a probe: no counter includes it."""
         self._probes.add(tag)
 
     def probe_dropped(self, tag: int) -> None:
@@ -277,7 +282,8 @@ class PublishTracker:
         self._done([tag])
 
     def refuse(self, tag: int, reason: str, size: int) -> None:
-        """The downstream could never take this. Where nothing is acknowledged, nothing can be returned: it is lost."""
+        """Hold a delivery that the downstream could never accept, to return it later. With `no-ack` nothing can be
+        returned: it is lost."""
         self._counts.unpublishable[reason] = self._counts.unpublishable.get(reason, 0) + 1
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
@@ -286,7 +292,7 @@ class PublishTracker:
             self._report_held(1)
 
     def quarantine_started(self, tag: int, reason: str) -> None:
-        """The downstream could never take this, and it is on its way to the quarantine."""
+        """Hold a delivery that is on its way to the quarantine."""
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
             self._limit_unsettled()
@@ -294,11 +300,11 @@ class PublishTracker:
 
     @property
     def can_settle(self) -> bool:
-        """Whether its source can still hear what became of a message, or doesn't want to."""
+        """True if deliveries can still be settled at their source, or need not be (`no-ack`)."""
         return self._settles or self._ack_mode is AckMode.NO_ACK
 
     def quarantine_done(self, tag: int) -> None:
-        """It is in the quarantine."""
+        """Settle a delivery: it is in the quarantine."""
         reason = self._has_arrived(tag)
         if self.refused is not None and self.refused.owns(tag):
             self.refused.quarantine_done(tag)
@@ -310,7 +316,8 @@ class PublishTracker:
         self.acknowledge()
 
     def quarantine_failed(self, tag: int, size: int, why: str) -> None:
-        """It can't be put into the quarantine, so it waits at its source."""
+        """Keep a delivery that can't be put into the quarantine: it is published again, or goes back to its source
+        later."""
         self._no_quarantine = why
         reason = self._has_arrived(tag)
         if self.refused is not None and self.refused.owns(tag):
@@ -326,28 +333,29 @@ class PublishTracker:
         return self._entering_quarantine.pop(tag)
 
     def _limit_unsettled(self) -> None:
-        """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
+        """Raise CodecError if the broker has sent more than any prefetch allows: what is known of each delivery takes
+        memory."""
         if self.confirms.in_flight + self.confirms.held > MOST_UNSETTLED:
             raise CodecError("more deliveries than the prefetch allows")
 
     @property
     def held_unpublishable(self) -> int:
-        """How many deliveries are held that can't be published, or that are refused."""
+        """The number of deliveries that are held because they can't be published, or because they were refused."""
         return self._unpublishable.count + (self.refused.waiting if self.refused else 0)
 
     @property
     def count_refused(self) -> int:
-        """How many deliveries wait since the downstream refused them."""
+        """The number of deliveries that wait since the downstream refused them."""
         return self._returned.count + (self.refused.count if self.refused else 0)
 
     def release(self) -> None:
-        """Nothing is published any more, and nothing kept for that."""
+        """Stop publishing again, and free what is held for it."""
         if self.refused is not None:
             self.refused.release()
 
     @property
     def trouble(self) -> str:
-        """What an operator should know of messages that don't go through; empty where all do."""
+        """The text for operators about messages that don't get through; empty if all do."""
         limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
         troubles = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unpublishable.describe(limits)]
         refused = self.count_refused
@@ -364,18 +372,18 @@ class PublishTracker:
 
     @property
     def lacks_quarantine(self) -> bool:
-        """Whether messages wait that belong into a quarantine which can't be used."""
+        """True if messages wait that belong in a quarantine which can't be used."""
         return bool(self._no_quarantine) and bool(
             self._unpublishable.count or self.count_refused or self._entering_quarantine
         )
 
     def _lost(self) -> str:
-        """Where nothing is acknowledged."""
+        """The text about messages that were lost because nothing is acknowledged; empty if none were."""
         lost = sum(self._counts.unpublishable.values())
         return f"{lost} lost, since they can't be published downstream and ack-mode is no-ack" if lost else ""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
-        """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
+        """Consume whole frames of the downstream channel: confirms quickly, everything else by the channel."""
         prefix = frames.PREFIX.unpack_from
         # What is confirmed after the end counts as given back already.
         confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM and not self._is_abandoned
@@ -406,7 +414,7 @@ class PublishTracker:
         return at
 
     def _confirmed(self, count: int) -> None:
-        """So many publishes, in one read; it may be none."""
+        """Count the publishes that one read confirmed, if any, and acknowledge them upstream."""
         if self._probes_in_flight:
             arrived = {number for number in self._probes_in_flight if not self.confirms.is_in_flight(number)}
             self._probes_in_flight -= arrived
@@ -419,14 +427,14 @@ class PublishTracker:
         self.acknowledge()
 
     async def settled(self) -> None:
-        """Waits until nothing is in flight."""
+        """Wait until nothing is in flight."""
         while self._is_busy:
             if self._quiet is None or self._quiet.done():
                 self._quiet = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._quiet)
 
     async def all_settled(self) -> None:
-        """Waits until nothing is in flight, nor waits since it was refused."""
+        """Wait until nothing is in flight, and nothing waits since it was refused."""
         self._waits_for_refused = True
         try:
             await self.settled()
@@ -434,7 +442,7 @@ class PublishTracker:
             self._waits_for_refused = False
 
     async def quarantine_settled(self) -> None:
-        """Waits until nothing is on its way to the quarantine."""
+        """Wait until nothing is on its way to the quarantine."""
         while self._entering_quarantine:
             self._arrived = self._arrived or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._arrived)
@@ -445,13 +453,13 @@ class PublishTracker:
         return bool(self.confirms.in_flight or self._entering_quarantine or refused)
 
     def surplus(self, tags: Iterable[int]) -> None:
-        """What came beyond a limit goes back at once."""
+        """Return what came beyond a limit, at once."""
         if self._settles:
             self._return(tags)
             self.acknowledge()
 
     def withhold(self) -> None:
-        """Upstream hears nothing more of what is confirmed, until `go_on`."""
+        """Acknowledge nothing upstream until `go_on`."""
         self._withholds = True
 
     def go_on(self) -> None:
@@ -459,7 +467,7 @@ class PublishTracker:
         self.acknowledge()
 
     def cut_off(self) -> None:
-        """Upstream hears nothing more, so what it has not heard of goes back when its channel closes."""
+        """Settle nothing upstream from now on, so that what isn't settled yet goes back when its channel closes."""
         self._upstream = None
 
     @property
@@ -468,7 +476,7 @@ class PublishTracker:
         return self.confirms.acknowledged
 
     def acknowledge(self) -> None:
-        """Tells upstream what is settled, in one frame for all of it unless something between is held."""
+        """Acknowledge upstream what is settled, in one frame for all of it unless something in between is held."""
         if self._quiet is not None and not self._is_busy and not self._quiet.done():
             self._quiet.set_result(None)
         if self._withholds or not self._settles:
@@ -481,7 +489,8 @@ class PublishTracker:
 
     @property
     def _settles(self) -> bool:
-        """Whether upstream wants to hear; a method on a channel that is closed would cost its whole connection."""
+        """True if deliveries can be settled upstream and need to be; a method on a closed channel would cost its whole
+        connection."""
         wanted = self._ack_mode is not AckMode.NO_ACK
         return wanted and self._upstream is not None and self._upstream.is_usable
 
@@ -513,7 +522,7 @@ class PublishTracker:
         self.acknowledge()
 
     def _give_back_refused(self, tags: list[int]) -> None:
-        """They come again, or others in their place."""
+        """Give back refused deliveries; they come again, or others in their place."""
         if self._settles:
             self._report_held(len(tags))
         self._give_back(tags)
@@ -528,7 +537,8 @@ class PublishTracker:
         self._settle(_SETTLE_FRAME.pack(frames.METHOD, number, _SETTLE_SIZE, *method.ids, tag, flags, frames.END))
 
     def _measure(self) -> None:
-        """What one read brought took as long as the last of it to settle."""
+        """Record the transfer time of reads that are settled: all messages of a read take as long as the last of
+        them."""
         oldest = self.confirms.oldest_number
         settled = 0
         for last, since in self._batches:

@@ -1,6 +1,6 @@
-"""A message's properties as it goes into a quarantine, and as they were before; see `core.rules.quarantine`.
+"""A message's properties in a quarantine, and as they were before; see `core.rules.quarantine`.
 
-What its publisher wrote is kept to the byte, also where nobody can read it.
+What its publisher wrote is kept to the byte, even if nobody can read it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _OURS: Final = Names(
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a message is set aside, when (seconds since 1970), where it was going, and where it had been published."""
+    """The reason why a message is in quarantine, when it got there (seconds since 1970), where it was going, and where
+    it had been published."""
 
     reason: str
     link: str
@@ -73,9 +74,10 @@ class Why:
 
 
 def enclosed(properties: bytes, why: Why, *, room: int) -> bytes:
-    """`properties` as received, with their flags; what would have an effect in the quarantine is put into headers.
+    """The properties for the quarantine, made of `properties` as received, with their flags. What would have an effect
+    there is put into headers.
 
-    `room` is how many bytes fit. More are answered where nothing helps.
+    `room` is the number of bytes that fit. The result has more if nothing helps.
     """
     if len(properties) > room:
         return _kept(quarantine.DEFLATED_PROPERTIES, zlib.compress(properties), why)
@@ -107,14 +109,15 @@ def _enclosed(found: Properties, why: Why) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A message that was set aside: why, and its properties as they were."""
+    """A message that was in quarantine: the reason, and its properties as they were."""
 
     why: Why
     properties: bytes
 
 
 def restored(properties: bytes) -> Restored | None:
-    """None where it isn't one of ours. A user id isn't restored: no other user may publish with it."""
+    """Restore a message's properties; None if it isn't one of an agent's quarantine. The user id isn't restored: no
+    other user may publish with it."""
     found = Properties.read(properties)
     headers = found.raw_headers
     why = _why(headers)
@@ -139,7 +142,7 @@ def restored(properties: bytes) -> Restored | None:
 
 
 def _inflated(data: bytes) -> bytes:
-    """Anybody may have written it, so it is bounded: properties came in one frame."""
+    """Decompress properties. Anybody may have written them, so their size is bounded: properties came in one frame."""
     inflating = zlib.decompressobj()
     try:
         found = inflating.decompress(data, frames.LARGEST)

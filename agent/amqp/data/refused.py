@@ -1,7 +1,7 @@
-"""What the downstream refused by basic.nack: published again from what is held, without returning it to its source.
+"""Publishes again what the downstream refused by basic.nack, from memory, without returning it to its source.
 
-Where there is no room to hold it, it is parked: its source is asked for it again, a few messages at a time. What never
-gets through although others do is handed over, for the quarantine.
+A message that there is no room for stays unacknowledged, and goes back to its source to come again, a few messages at a
+time. What never gets through although others do is handed over, for the quarantine.
 
 Why: docs/decisions/0012-keep-until-confirmed.md, docs/decisions/0013-refused-stay-at-source.md
 """
@@ -35,7 +35,7 @@ _LENGTH: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """`properties` begin with their flags, as received."""
+    """A message as it was received; `properties` begin with their flags."""
 
     delivery: Delivery
     properties: bytes
@@ -49,7 +49,7 @@ def original(publish: Publish) -> Original:
 
 
 def received_headers(publish: Publish) -> bytes:
-    """The headers (a table with its length) as they came."""
+    """The headers (a table with its length) as they were received."""
     _, header, *_ = _payloads(publish.frames)
     return Properties.read(_properties(publish, header[_PROPERTIES:])).raw_headers
 
@@ -85,13 +85,13 @@ _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
 LOOK_EVERY: Final = 1.0
 MOST_RETURNS: Final = 10
-"""Brokers from 4.0 on drop a message of a quorum queue that came back 20 times, if nobody configures them otherwise."""
+"""Brokers from 4.0 on drop a message of a quorum queue that came back 20 times, unless configured otherwise."""
 
 HandOver = Callable[[Captured], bool]
 
 
 class Refused:
-    """Of one channel. `publish` writes frames there, `is_midway` says whether nothing may be written now."""
+    """The refused messages of one channel, until they are confirmed, returned to their source or in the quarantine."""
 
     def __init__(
         self,
@@ -105,9 +105,9 @@ class Refused:
         later: Later,
         clock: Callable[[], float],
     ) -> None:
-        """`publish` writes frames that end with the publish of this number; it isn't called while `may_publish` says
-        no. `give_back` returns deliveries to their source. `hand_over` says whether it took a message.
-        """
+        """`publish` writes frames that end with the publish of this number; it is called only while `may_publish`
+        returns True. `give_back` returns deliveries to their source. `hand_over`, set later, returns True if it took a
+        message."""
         self.hand_over: HandOver | None = None
         self.counts_returns = False  # whether the source drops what came back too often
         self.on_counted_return: Callable[[], None] | None = (
@@ -133,23 +133,23 @@ class Refused:
 
     @property
     def count(self) -> int:
-        """How many wait or are published again."""
+        """The number of refused messages that wait or are published again."""
         return self._refusals.count + self._unacknowledged.count(self._clock()) + len(self._came_again)
 
     @property
     def waiting(self) -> int:
-        """How many wait here."""
+        """The number of refused messages that wait here."""
         return self._refusals.count - len(self._numbers) + self._unacknowledged.waiting
 
     @property
     def oldest(self) -> float | None:
-        """When what waits longest was refused first."""
+        """When the message that has waited longest was first refused; None if none waits."""
         oldest = self._oldest
         return None if oldest is None else oldest[0]
 
     @property
     def where(self) -> str:
-        """Where what waits longest goes; empty where that isn't known."""
+        """The destination of the message that has waited longest, as text; empty if it isn't known."""
         oldest = self._oldest
         if oldest is None or not oldest[1]:
             return ""
@@ -159,7 +159,8 @@ class Refused:
 
     @property
     def _oldest(self) -> tuple[float, bytes] | None:
-        """Not looked for more often than once a second: there may be thousands."""
+        """The refused message that has waited longest: when it was first refused, and its address. It is looked for at
+        most once a second: there may be thousands."""
         now = self._clock()
         if self._found is None or now - self._looked_at >= LOOK_EVERY:
             found = self._refusals.oldest, self._unacknowledged.oldest
@@ -170,7 +171,8 @@ class Refused:
         return tag in self._messages
 
     def take(self, number: int, tag: int) -> bool:
-        """This publish was refused; answers whether it is dealt with. If not, it has to come from its source again."""
+        """Take over a publish that was refused; return False if that isn't possible, so that the message has to come
+        from its source again."""
         if self._is_released:  # answers come until the channel is closed
             return False
         now = self._clock()
@@ -183,13 +185,14 @@ class Refused:
         return True
 
     def count_returns(self, *, are_counted: bool) -> None:
-        """`are_counted`: each message that is given back is one step nearer to being dropped by its source."""
+        """Set `are_counted`: each message that is given back is one step nearer to being dropped by its source."""
         self._unacknowledged.returns_are_counted = are_counted
 
     def published(
         self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
     ) -> None:
-        """These deliveries were published with numbers from `first` on; some of them came for another time."""
+        """Find refused messages among these deliveries, which were published with numbers from `first` on; `came_again`
+        are those that were redelivered."""
         if not came_again or not self._unacknowledged.expects:
             return
         others, now = set(came_again), self._clock()
@@ -198,7 +201,8 @@ class Refused:
                 self._came_again[number] = refusal
 
     def confirmed(self, count: int) -> None:
-        """So many publishes were confirmed since the last call, those that were published again among them."""
+        """Record that so many publishes were confirmed since the last call, including those that were published
+        again."""
         if not count or not self._is_busy():
             return
         now = self._clock()
@@ -223,13 +227,13 @@ class Refused:
             self._arm(now)
 
     def quarantine_done(self, tag: int) -> None:
-        """It is in the quarantine."""
+        """Forget a message: it is in the quarantine."""
         self._refusals.forget(tag)
         self._drop(tag)
         self._arm(self._clock())
 
     def quarantine_failed(self, tag: int) -> None:
-        """It could not be put there."""
+        """Let a message wait again: it could not be put into the quarantine."""
         if self._is_released:
             return
         now = self._clock()
@@ -237,7 +241,7 @@ class Refused:
         self._arm(now)
 
     def release(self) -> None:
-        """Nothing is published again any more, nor kept."""
+        """Publish nothing again, and keep nothing."""
         self._is_released = True
         self._numbers.clear()
         for tag in tuple(self._messages):
@@ -248,7 +252,7 @@ class Refused:
         self._held.release()
 
     def return_parked(self) -> None:
-        """Its source may have others who want it. Where each return is counted, it stays here."""
+        """Return what is unacknowledged and not kept, since others may want it; not if each return is counted."""
         if self._is_released or self._unacknowledged.returns_are_counted:
             return
         self._gone(self._unacknowledged.return_all(self._clock()))
@@ -259,17 +263,18 @@ class Refused:
             self._give_back(tags)
 
     def _is_busy(self) -> bool:
-        """Whether anything is refused that isn't dealt with."""
+        """True if any refused message isn't dealt with yet."""
         return bool(self._messages or self._came_again or self._unacknowledged.waiting or self._unacknowledged.expects)
 
     @property
     def _space(self) -> int:
-        """How many bytes may be kept yet: no more than is left to other links."""
+        """The number of bytes that may still be kept: no more than is left to other links."""
         left = self._held.room.left
         return min(self._held.limit, left) - self._size
 
     def _take_anew(self, number: int, tag: int, now: float) -> bool:
-        """What isn't kept: it is now, where there is room, and parked elsewhere, as far as there is room for that."""
+        """Take over a refused publish that isn't kept: keep it if there is room; otherwise note it and leave it
+        unacknowledged. Return False if there is no room for either."""
         before = self._came_again.pop(number, None)
         is_kept = self._keep(number, tag, before, now)
         if before is not None:
@@ -307,7 +312,7 @@ class Refused:
             self._unacknowledged.hurry(self._clock())
 
     def _give_up(self, tag: int) -> None:
-        """Where it can't be handed over now, it waits, and is tried again."""
+        """Hand over a message for the quarantine. If that isn't possible now, it waits, and is tried again."""
         if self.hand_over is None:
             return
         found = original(self._messages[tag])
@@ -344,7 +349,7 @@ class Refused:
         self._arm(now)
 
     def _return(self, now: float) -> None:
-        """Some of what is parked."""
+        """Return some of what is unacknowledged and not kept."""
         tags = self._unacknowledged.due(now, max(0, self._space))
         if tags and self._unacknowledged.returns_are_counted and self.on_counted_return is not None:
             self.on_counted_return()
@@ -359,6 +364,6 @@ def _returns(message: Publish) -> int:
 
 
 def returns_of(headers: bytes) -> int:
-    """How often the broker says that a message was returned, by its headers (a table with its length)."""
+    """The number of times that the broker says a message was returned, by its headers (a table with its length)."""
     found = header_table.value_of(headers, _RETURNS)
     return int.from_bytes(found[1:], "big") if found is not None and found[:1] in _INTEGERS else 0

@@ -1,4 +1,4 @@
-"""What a kind of link changes of messages."""
+"""The changes that a kind of link makes to messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from agent.amqp.wire.properties import USER_ID, Properties
 
 @dataclass(frozen=True, slots=True)
 class PropertyChanges:
-    """What becomes of the properties other than the headers.
+    """The changes to the properties other than the headers.
 
     `values` (flag and bytes) replace what a message has. `users` are the user ids that a message may keep, since a
-    broker refuses any that isn't the connected user; None lets all of them pass. A user id among `values` counts more.
+    broker refuses any that isn't the connected user; None lets all of them pass. A user id among `values` takes
+    precedence.
     """
 
     values: tuple[tuple[int, bytes], ...] = ()
@@ -31,33 +32,35 @@ class PropertyChanges:
 
 
 class Rewriter(Protocol):
-    """What a kind of link does to each message. The usual message gets its `entries` and nothing else."""
+    """The changes that a kind of link makes to each message. Usually, only its `entries` are added to the headers."""
 
     @property
     def marks(self) -> tuple[bytes, ...]:
-        """Headers' names, each with its length in front: where one is found in the table, `rewrite` decides."""
+        """The names of headers, each with its length in front: if one is found in the table, `rewrite` decides."""
 
     @property
     def changes(self) -> PropertyChanges:
-        """What becomes of the other properties."""
+        """The changes to the other properties."""
 
     @property
     def varies(self) -> bool:
-        """Whether `entries` depend on the delivery's exchange or routing key."""
+        """True if `entries` depend on the delivery's exchange or routing key."""
 
     @property
     def version(self) -> int:
-        """Another one once `entries` would answer otherwise, as a time does; asked for with every read."""
+        """A number that changes once `entries` would return others, as with a time; it is read with every read from the
+        source."""
 
     def entries(self, delivery: Delivery) -> bytes:
-        """Header entries (name, tag, value each) to put first where the table has none of the marks; may be empty."""
+        """Header entries (name, tag, value each) to put first if the table has none of the marks; may be empty."""
 
     def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
-        """The headers (a table with its length) to publish with, or why the message is dropped."""
+        """The headers (a table with its length) to publish with, or the reason why the message is dropped."""
 
 
 def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) -> Properties | str:
-    """One message's properties to publish with, or why it is dropped; CodecError where they make no sense."""
+    """One message's properties to publish with, or the reason why it is dropped; raise CodecError if they aren't
+    valid."""
     properties = rewriter.changes.apply(properties)
     raw = properties.raw_headers
     if not any(raw.find(mark) >= 0 for mark in rewriter.marks):
@@ -68,7 +71,7 @@ def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) ->
 
 
 class Untouched:
-    """A rewriter for links that change nothing of the headers."""
+    """A rewriter for links that change nothing in the headers."""
 
     marks: tuple[bytes, ...] = ()
     varies = False

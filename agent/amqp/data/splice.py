@@ -70,7 +70,7 @@ _MOST_JUDGED: Final = 256 * 1024  # of headers with ours among them; longer ones
 
 
 class DeliveryForwarder:
-    """The upstream channel's frames, and what becomes of them downstream."""
+    """Forwards the deliveries of the upstream channel: turns its frames into publishes downstream."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_added",
@@ -129,10 +129,11 @@ class DeliveryForwarder:
         capture: Capture | None = None,
         keeps_returned: bool = False,
     ) -> None:
-        """With `poison_check`, messages are looked at one by one, and those are refused that it objects to. With
-        `keeps_returned`, those too that the source would drop if they came back some more times.
+        """With `poison_check`, messages are checked one by one, and refused if it objects. With `keeps_returned`, those
+        are refused, too, that the source would drop if they came back some more times.
 
-        `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
+        `limit` is the number of messages to publish; what comes beyond is neither published nor settled, unless more
+        are allowed.
         """
         target.fed_by(channel)
         self._channel = channel
@@ -182,44 +183,45 @@ class DeliveryForwarder:
 
     @property
     def kept(self) -> int:
-        """About how many bytes of memory the publishes take that are prepared."""
+        """About how many bytes of memory the prepared publishes take."""
         return self._prepared.kept
 
     @property
     def last_tag(self) -> int:
-        """The last delivery that has come."""
+        """The tag of the last delivery that has come."""
         return self._tag
 
     @property
     def is_receiving(self) -> bool:
-        """Whether the last delivery isn't all here."""
+        """True if the last delivery isn't complete."""
         return self._awaits_header or self._missing > 0
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether as many have come as may be taken."""
+        """True if as many deliveries have come as may be taken."""
         return self._tag >= self._last_allowed
 
     def forget_largest(self) -> None:
-        """The destination may take larger bodies by now: the next one shows it."""
+        """Forget the largest body that the destination takes: it may take larger ones by now, and the next one shows
+        it."""
         self._target.largest, self._largest = None, MAX_BODY
         self._at_once = min(self._room, self._largest)
 
     def keep_returned(self) -> None:
-        """From now on those messages are refused that the source would drop if they came back some more times."""
+        """From now on, refuse messages that the source would drop if they came back some more times."""
         if not self._keeps_returned:
             self._keeps_returned = True
             self._other_marks = (*self._other_marks, RETURNS_MARK)
 
     def allow(self, count: int) -> None:
-        """So many more may be taken; what came beyond the limit goes back now, and may be among them."""
+        """Allow `count` more deliveries; what came beyond the limit goes back now, and may be among them."""
         tag, last = self._tag, self._last_allowed
         self._last_allowed = max(tag, last) + count
         if tag > last:
             self._target.surplus(range(last + 1, tag + 1))
 
     def stop(self) -> None:
-        """Takes no more than it has."""
+        """Take no more than what has come."""
         if self._tag >= self._last_allowed:
             return
         self._last_allowed = self._tag
@@ -227,7 +229,7 @@ class DeliveryForwarder:
             self.on_exhausted()
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
-        """Consumes whole frames of this channel from `at` on; answers where it stopped."""
+        """Consume whole frames of this channel from `at` on; return where it stopped."""
         prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD
         # Publishing on a closed channel would cost the whole connection; upstream keeps what is not acknowledged.
         is_open = self._target.is_open
@@ -257,7 +259,8 @@ class DeliveryForwarder:
         return at
 
     def _quickly(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: C901, PLR0912, PLR0915 - calls cost, see below
-        """Passes on what is all here, in one body frame each, and ordinary; answers where the first other one begins.
+        """Forward messages that are complete, in one body frame each, and ordinary; return where the first other one
+        begins.
 
         This is where the time goes; with a call for each part and its attributes it takes a sixth more.
         """
@@ -372,7 +375,7 @@ class DeliveryForwarder:
         self._awaits_header = True
 
     def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int) -> bool:
-        """Writes the publish and the header with the entry put in; not if it has to be judged."""
+        """Write the publish and the header with the entry put in; return False if the message has to be rewritten."""
         where = at + _TO_PROPERTIES
         try:
             if flags & CONTENT_TYPE:
@@ -431,7 +434,7 @@ class DeliveryForwarder:
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
 
     def _probe(self, token: bytes, buffer: bytearray, at: int, after: int) -> None:
-        """Goes on as it is to where it is awaited; nobody wants one of another agent, or of an earlier session."""
+        """Forward a probe as it is to where it is awaited; drop one of another agent, or of an earlier session."""
         self._uncounted += 1
         publish = self.probes.publish(token, self._target_number) if self.probes and not self._size else None
         if publish is None or after - at - _OVERHEAD > self._room:
@@ -448,7 +451,8 @@ class DeliveryForwarder:
         return poison_check.objection(self._tag, self._around[PUBLISH], properties, self._size)
 
     def _rewrite(self, payload: bytes) -> None:
-        """The long way: whatever may be in a header."""
+        """Forward, drop or refuse a message by decoding its properties: the slow way, for anything that a header may
+        hold."""
         if len(payload) > _MOST_JUDGED and self._is_marked(payload, 0, len(payload)):
             self._refuse(TOO_MANY_HEADERS, payload[12:], size=len(payload))
             return
@@ -473,7 +477,7 @@ class DeliveryForwarder:
             self._was_added = Received(received)
 
     def _is_marked(self, data: bytes | bytearray, at: int, end: int) -> bool:
-        """Whether one of the rewriter's headers may be there."""
+        """True if one of the rewriter's headers may be there."""
         return (bool(self._mark) and data.find(self._mark, at, end) >= 0) or _has_any(self._other_marks, data, at, end)
 
     @property
@@ -481,7 +485,8 @@ class DeliveryForwarder:
         return read_address(self._address, redelivered=bool(self._redelivered))
 
     def _refuse(self, reason: str, properties: bytes, *, size: int = 0) -> None:
-        """`size` is what is too large, if anything is."""
+        """Collect the message for the quarantine, or hold it to return it later. `size` is that of what is too large, 0
+        if nothing is."""
         self._skips = True
         # Of a destination that closes over every message, none is to blame.
         capture = None if reason == CLOSES and not self._target.has_confirmed else self._capture
@@ -526,7 +531,7 @@ class DeliveryForwarder:
             self.on_exhausted()
 
     def _flush(self) -> None:
-        """Writes what is whole, and of a message larger than `WHOLE` what is here."""
+        """Write messages that are complete, and of a message larger than `WHOLE` what is here."""
         out, self._out = self._out, []
         midway = bool(self._missing) and not self._skips
         if midway and self._size <= WHOLE:
@@ -551,7 +556,8 @@ class DeliveryForwarder:
             self._target.acknowledge()
 
     def _count(self) -> None:
-        """Counts deliveries by their tags, once a read; one whose fate isn't decided yet, with the next read."""
+        """Count deliveries by their tags, once a read; one whose outcome isn't known yet is counted with the next
+        read."""
         is_collecting = self._capture is not None and self._capture.is_collecting
         undecided = self._awaits_header or (self._missing > 0 and (not self._skips or is_collecting))
         decided = self._tag - undecided
@@ -559,7 +565,7 @@ class DeliveryForwarder:
         self._counted, self._uncounted = decided, 0
 
     def _publish(self) -> None:
-        """All of what was written since the last time is whole."""
+        """Report everything written since the last call as published: all of it is complete."""
         ways = Ways(self._prepared_for, self._added)
         self._target.published(
             self._tags, self._bytes, came_again=self._came_again, ways=ways, rewritten=self._rewritten

@@ -1,4 +1,4 @@
-"""Field tables as bytes, walked by their lengths: values stay as they are, and nothing is made of them.
+"""Walks field tables as bytes, by their lengths: values stay as they are and aren't decoded.
 
 A table of 128 KiB may hold 60,000 entries. So runs of entries are passed over by a regular expression, which takes a
 twentieth of what a loop would take; only a name or value of 64 bytes or more costs a step of its own.
@@ -22,7 +22,8 @@ _TABLE: Final = ord("F")
 
 
 def _counted(prefix: bytes) -> bytes:
-    """What has its length in front, in one byte behind the prefix; a tree, since alternatives are tried one by one."""
+    """A pattern for bytes with their length in front, in one byte after the prefix; a tree, since alternatives are
+    tried one by one."""
     sixteens = (
         b"(?=%s[\\x%02x-\\x%02x])(?:%s)"
         % (prefix, at, at + 15, b"|".join(b"%s\\x%02x.{%d}" % (prefix, size, size) for size in range(at, at + 16)))
@@ -39,7 +40,7 @@ _PLAIN_ITEMS: Final = re.compile(b"(?:%s|[Sx]%s)*+" % (_SCALAR, _SIZED_VALUE), r
 
 
 class Entry(NamedTuple):
-    """Where an entry begins, where its value does (with the tag), and where it ends."""
+    """The offsets where an entry begins, where its value begins (with the tag), and where the entry ends."""
 
     begin: int
     value: int
@@ -56,9 +57,10 @@ class Names:
         self._run = re.compile(run, re.DOTALL)
 
     def find(self, data: bytes, at: int, end: int) -> Entry | None:
-        """The first entry from `at` on that has one of the names; CodecError where the entries before it make no sense.
+        """Return the first entry from `at` on that has one of the names; raise CodecError if the entries before it
+        aren't valid.
 
-        `at` is where an entry begins, `end` where the table does.
+        `at` is where an entry begins, `end` where the table ends.
         """
         while True:
             at = _matched(self._run, data, at, end)
@@ -74,7 +76,7 @@ class Names:
 
 
 def skip_value(data: bytes, at: int, end: int) -> int:
-    """Where the value ends whose tag is at `at`; what is inside of a table or an array isn't looked at."""
+    """The offset where the value ends whose tag is at `at`; the inside of a table or an array isn't checked."""
     tag = data[at]
     width = _WIDTHS.get(tag)
     if width is not None:
@@ -91,7 +93,8 @@ def skip_value(data: bytes, at: int, end: int) -> int:
 
 
 def check_table(table: bytes) -> None:
-    """All of a table (with its length), down to the deepest: CodecError where a broker couldn't read it."""
+    """Check all of a table (with its length), down to the deepest level; raise CodecError if a broker couldn't read
+    it."""
     if len(table) < 4 or int.from_bytes(table[:4], "big") != len(table) - 4:
         raise CodecError("a table's length isn't its own")
     ends = [(len(table), True)]  # of what is open: its end, and whether it is a table

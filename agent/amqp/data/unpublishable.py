@@ -1,4 +1,5 @@
-"""What cannot be published goes back upstream after a while: at once, it would come again at once, forever."""
+"""Gives messages that cannot be published back upstream later: returned at once, they would come again at once,
+forever."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 class Returns:
-    """Waits twice as long each time, unless more was taken meanwhile than goes back; then it begins anew."""
+    """Gives messages back after a delay, which doubles each time; it starts again at the shortest if more messages were
+    taken meanwhile than go back."""
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class Returns:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """The number of messages that wait."""
         return len(self._tags)
 
     def add(self, tags: Iterable[int]) -> None:
@@ -69,7 +71,8 @@ _NOUNS: Final[Mapping[str, str]] = {
 
 
 class Unpublishable:
-    """Gives them back upstream, less and less often: nothing but another configuration makes them fit."""
+    """Gives messages that can't be published back upstream, less and less often: only another configuration makes them
+    fit."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Unpublishable:
         *,
         pause: float,
     ) -> None:
-        """`pause` is for how many seconds they are held at first."""
+        """`pause` is the number of seconds that messages are held at first."""
         self._returns = Returns(later, self._return, shortest=pause, longest=max(pause, LONGEST_UNFIT))
         self._give_back = give_back
         self._clock = clock
@@ -94,11 +97,12 @@ class Unpublishable:
 
     @property
     def count(self) -> int:
-        """How many are held."""
+        """The number of messages that are held."""
         return sum(count for count, _ in self._waiting.values())
 
     def describe(self, limits: Mapping[str, int]) -> str:
-        """In an operator's words; empty where there are none. `limits` are bytes, by reason, 0 where unknown."""
+        """Describe the messages in an operator's words; empty if there are none. `limits` are bytes, by reason, 0 if
+        unknown."""
         found = self._shown
         total = sum(count for count, _ in found.values())
         if not total:
@@ -112,7 +116,7 @@ class Unpublishable:
 
     @property
     def _shown(self) -> dict[str, tuple[int, int]]:
-        """What is on its way back counts until it has come again."""
+        """The messages to show, by reason: those on their way back count until they have had time to come again."""
         if self._clock() - self._returned_at > COMES_BACK_WITHIN:
             return self._waiting
         reasons = self._before.keys() | self._waiting.keys()
