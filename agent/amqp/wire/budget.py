@@ -1,4 +1,4 @@
-"""How much of what peers send is processed in one turn of the loop.
+"""Bounds how much of what peers send is processed in one turn of the loop.
 
 Why: docs/decisions/0007-bounded-reads.md
 """
@@ -15,14 +15,13 @@ TURN: Final = 0.005  # seconds, of all connections
 LARGEST_PORTION: Final = 256 * 1024
 SMALLEST_PORTION: Final = 1024
 WAKING: Final = TURN / 20
-"""Counts for each answer, as whoever waits for it does its work outside of the budget, and all of them in one turn: a
-thousand links that open or close together would keep the loop for seconds."""
+"""Seconds that each response counts, since the task that waits for it works outside of the budget, and all of these
+tasks in one turn: a thousand links that open or close together would keep the loop busy for seconds."""
 
 
 class Turn:
-    """What the connections of a loop have done since the last turn that one of them had to wait for: hundreds of them
-    may have something to do at once. To begin anew with each turn would cost each read.
-    """
+    """The time that the connections of a loop have used since the last turn that one of them had to wait for: hundreds
+    of them may have something to do at once. To begin anew with each turn would cost each read."""
 
     __slots__ = ("_begins_soon", "_call_soon", "_waiting", "spent")
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turn]] = WeakKeyDictionary()
@@ -35,7 +34,7 @@ class Turn:
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Turn:
-        """The one that its connections share."""
+        """The turn that the connections of this loop share."""
         found = cls._of_loops.get(loop)
         if found is None:
             found = cls._of_loops[loop] = cls(loop.call_soon)
@@ -46,7 +45,7 @@ class Turn:
         return self.spent >= TURN
 
     def put_off(self, step: Callable[[], None]) -> None:
-        """Until the next turn, or one after that: in the order in which they came."""
+        """Call `step` in the next turn, or one after that, in the order of these calls."""
         self._waiting.append(step)
         self._begin_soon()
 
@@ -80,11 +79,12 @@ class Budget:
         self._since = 0.0
 
     def start(self) -> None:
-        """Work from now on counts."""
+        """Count work from now on."""
         self._since = self._clock()
 
     def is_spent(self, *, waking: bool = False) -> bool:
-        """Counts the work since `start`, or since the last call, and that of a task which is `waking` because of it."""
+        """Count the work since `start`, or since the last call, and that of a task which is `waking` because of it;
+        return True if the turn is over."""
         now = self._clock()
         took = now - self._since
         self._since = now

@@ -58,7 +58,7 @@ class Message:
 
 
 class Writer(Protocol):
-    """What a channel needs of its connection."""
+    """The part of a connection that a channel uses."""
 
     frame_max: int
 
@@ -82,9 +82,8 @@ class Writer(Protocol):
 
 
 class Channel:
-    """Many requests may be sent before the first response: a broker handles them in order. An error answers the oldest
-    request and closes the channel; later ones were not handled.
-    """
+    """One channel of a connection. Many requests may be sent before the first response: a broker handles them in order.
+    An error answers the oldest request and closes the channel; later ones were not handled."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.number = number
@@ -111,15 +110,15 @@ class Channel:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a method may be sent: one on a closed channel would close the whole connection."""
+        """True if a method may be sent: one on a closed channel would close the whole connection."""
         return not self._is_closing and not self.closed.done()
 
     def send(self, method: Method, **values: Any) -> None:
-        """Sends a method without a response."""
+        """Send a method without a response."""
         self._say(self._writer.write, method, values)
 
     def send_encoded(self, payloads: Iterable[bytes]) -> None:
-        """Sends methods without a response that `Method.encode` encoded before: for very many that are sent
+        """Send methods without a response that `Method.encode` encoded before: for very many that are sent
         repeatedly."""
         if not self.is_usable:
             raise self.closed.result() if self.closed.done() else ChannelClosedError(REPLY_SUCCESS, "it is closing")
@@ -137,11 +136,11 @@ class Channel:
         write(frame)
 
     def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
-        """Sends the request at once; the response can be awaited later."""
+        """Send the request at once; the response can be awaited later."""
         return self._ask(self._writer.write, method, answer, values)
 
     def ask_soon(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
-        """Sends the request with all other data of this turn of the loop: for very many requests."""
+        """Send the request with all other data of this turn of the loop: for very many requests."""
         return self._ask(self._writer.write_soon, method, answer, values)
 
     def _ask(
@@ -175,7 +174,7 @@ class Channel:
         self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
 
     def leave(self) -> None:
-        """Closes without waiting; the number stays in use until the broker has responded."""
+        """Close without waiting; the number stays in use until the broker has responded."""
         if not self.is_usable:
             return
         closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
@@ -186,7 +185,7 @@ class Channel:
         answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
 
     def received(self, kind: int, payload: bytes) -> None:
-        """Handles one frame of this channel."""
+        """Handle one frame of this channel."""
         if kind == frames.METHOD:
             self._called(methods.decode(payload))
         elif self._content is None:
@@ -201,9 +200,9 @@ class Channel:
             self._end_body()
 
     def look_at_questions(self, *, patience: float, since: float) -> None:
-        """Ends the channel over a request without a response, although the broker could have answered it `since`. The
-        number is given up: the response may still arrive, and must not be taken for that to another request.
-        """
+        """End the channel if a request has got no response for `patience` seconds, although the broker could have
+        answered it since `since`. The number is given up: the response may still arrive, and must not be taken for that
+        to another request."""
         question = self._questions.overdue(patience=patience, since=since)
         if question is None:
             return
@@ -213,14 +212,14 @@ class Channel:
         self._abandon(UnansweredError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
 
     def end(self, error: BrokerError) -> None:
-        """Ends the channel; the oldest request gets the reason, the others that the channel is closed."""
+        """End the channel; all requests without a response get `error`."""
         if self.closed.done():
             return
         self._writer.forget(self.number)
         self._end(error)
 
     def _abandon(self, error: BrokerError) -> None:
-        """Ends without notice to the broker; the number stays in use."""
+        """End the channel without notice to the broker; the number stays in use."""
         if self.closed.done():
             return
         self.is_midway = False
@@ -271,7 +270,7 @@ class Channel:
             self.on_cancel(tag)
 
     def _comply(self, call: Call, answer: Method, **values: Any) -> None:
-        """Answers what the broker asks for."""
+        """Send the answer that the broker asks for; raise CodecError if it asks too often."""
         now = self._loop.time()
         if now - self._demands_since >= 1:
             self._demands, self._demands_since = 0, now

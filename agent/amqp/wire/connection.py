@@ -30,7 +30,7 @@ _KINDS: Final = frozenset({frames.METHOD, frames.HEADER, frames.BODY, frames.HEA
 
 
 class WireConnection(asyncio.BufferedProtocol):
-    """What a transport brings goes through `Inbound`; everything else of a connection is here."""
+    """One AMQP connection. What a transport brings goes through `Inbound`; everything else is here."""
 
     def __init__(self, terms: Terms, *, clock: Callable[[], float] = time.perf_counter) -> None:
         loop = asyncio.get_running_loop()
@@ -71,27 +71,27 @@ class WireConnection(asyncio.BufferedProtocol):
 
     @property
     def where(self) -> str:
-        """The side and the endpoint, as they lead errors."""
+        """The side and the endpoint, with which errors begin."""
         return self._terms.where
 
     @property
     def account(self) -> tuple[str, str]:
-        """The user of the URI, unless a certificate says who it is, and the vhost."""
+        """The user of the URI, empty if a certificate decides who it is, and the vhost."""
         return "" if self.mechanism is Mechanism.EXTERNAL else self._terms.user, self._terms.vhost
 
     @property
     def heard(self) -> float:
-        """When the peer was heard last, by the loop's clock."""
+        """When anything was last received from the peer, by the loop's clock."""
         return self._inbound.heard
 
     @property
     def said(self) -> float:
-        """When anything was written last."""
+        """When anything was last written."""
         return self._said
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """What the broker showed, as DER; None without TLS."""
+        """The certificate that the broker showed, as DER; None without TLS."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return None if tls is None else tls.getpeercert(binary_form=True)
 
@@ -127,9 +127,11 @@ class WireConnection(asyncio.BufferedProtocol):
             self._gone.set_result(None)
 
     def pause_writing(self) -> None:
-        """The broker takes less than comes: whoever feeds us stops reading, so that nothing piles up here.
+        """Stop reading on the connections whose messages are written here, since the broker takes less than comes and
+        nothing may pile up.
 
-        Where messages come from, what is written are acknowledgements: of more messages there would be more of them.
+        On a connection that messages come from, acknowledgements are written: with more messages there would be more of
+        them.
         """
         self._is_full, self._full_since = True, self._loop.time()
         if self._fed:
@@ -159,14 +161,14 @@ class WireConnection(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def answer(self, data: bytes) -> None:
-        """Writes what the peer asked for; not without end for one that asks and doesn't read."""
+        """Write what the peer asked for; raise CodecError if it asks for very much and doesn't read."""
         self._unread_answers += self._is_full
         if self._unread_answers > MOST_UNREAD_ANSWERS:
             raise CodecError("the peer reads none of the answers that it asks for")
         self.write(data)
 
     def write_soon(self, data: bytes) -> None:
-        """Writes with everything else that this turn of the loop brings: fewer and larger sends."""
+        """Write with everything else that this turn of the loop brings: fewer and larger sends."""
         if not self._batch:
             self._loop.call_soon(self._write_batch)
         self._batch.append(data)
@@ -178,14 +180,14 @@ class WireConnection(asyncio.BufferedProtocol):
             self._write_unasked(b"")
 
     def _write_unasked(self, data: bytes) -> None:
-        """Nobody waits for it: if it ends the connection, its users learn that from its end."""
+        """Write what nobody waits for: if it ends the connection, its users learn that from its end."""
         try:  # noqa: SIM105 - it would make an object for each write
             self.write(data)
         except BrokerError:
             pass
 
     def divert(self, number: int, taker: Taker) -> None:
-        """From now on the channel's frames go to `taker` as they lie in the buffer."""
+        """Give the channel's frames to `taker` from now on, as they are in the buffer."""
         self._inbound.divert(number, taker)
 
     def redacted(self, text: str) -> str:
@@ -196,7 +198,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._inbound.forget(number)
 
     def abandon(self, number: int) -> None:
-        """The channel was left as it was: its number must not be used again, nor this connection by anything new."""
+        """Give up a channel as it is: its number must not be used again, nor this connection by anything new."""
         self.forget(number)
         self._abandoned.add(number)
 
@@ -206,18 +208,19 @@ class WireConnection(asyncio.BufferedProtocol):
 
     @property
     def is_spoiled(self) -> bool:
-        """Whether there are channels that can't be closed; only the connection's end frees what the broker keeps."""
+        """True if there are channels that can't be closed; only the connection's end frees what the broker keeps."""
         return bool(self._abandoned)
 
     def fed_by(self, feeder: WireConnection) -> None:
-        """What is read there is written here."""
+        """Record that one more link writes here what is read from `feeder`, which is held back while this connection is
+        full."""
         self._feeders[feeder] += 1
         feeder._fed += 1
         if self._is_full:
             feeder.hold_reading(self)
 
     def starved_by(self, feeder: WireConnection) -> None:
-        """One of those that read there and wrote here has ended."""
+        """Record that one of the links that read from `feeder` and wrote here has ended."""
         self._feeders[feeder] -= 1
         feeder._fed -= 1
         if self._feeders[feeder] <= 0:
@@ -225,10 +228,10 @@ class WireConnection(asyncio.BufferedProtocol):
             feeder.release_reading(self)
 
     def hold_reading(self, holder: object, *, counts: bool = False) -> None:
-        """Hands nothing more out until every holder has let go.
+        """Hand nothing more out until every holder has let go.
 
-        Nothing more is taken off the socket either, unless a holder `counts`: then as much as `MOST_UNREAD`, so that it
-        is known how many deliveries wait here, and whether the peer is still there.
+        Nothing more is taken off the socket either, unless a holder `counts`: then up to `MOST_UNREAD`, to know how
+        many deliveries wait here, and that the peer is still there.
         """
         self._inbound.hold(holder, counts=counts)
 
@@ -237,20 +240,20 @@ class WireConnection(asyncio.BufferedProtocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds its reading."""
+        """True if anyone holds its reading."""
         return self._inbound.is_held
 
     def unread_deliveries(self, number: int) -> int:
-        """How many deliveries to a channel have come and are not handed out, as far as they are counted."""
+        """The number of deliveries to a channel that have come and are not handed out, as far as they are counted."""
         return self._inbound.unread_deliveries(number)
 
     @property
     def counts_all(self) -> bool:
-        """Whether all that has come is handed out or counted."""
+        """True if all that has come is handed out or counted."""
         return self._inbound.counts_all
 
     async def open(self, properties: Mapping[str, str]) -> None:
-        """The handshake, until the vhost is open."""
+        """Do the handshake, until the vhost is open."""
         start = await self._expect(methods.CONNECTION_START)
         self.server_properties = start["properties"]
         mechanism = self.mechanism = self._terms.choose(start["mechanisms"])
@@ -269,15 +272,16 @@ class WireConnection(asyncio.BufferedProtocol):
         self._look_at_questions()
 
     def begin_channel(self) -> Channel:
-        """A channel whose opening the broker has yet to answer."""
+        """Begin a channel; the broker has yet to answer its opening."""
         number = self._free_number()
         channel = self._channels[number] = Channel(self, number)
         return channel
 
     async def update_secret(self, secret: Secret, reason: str) -> None:
-        """Gives the broker another password or token, before the one that it knows ends; raises why it isn't accepted.
+        """Give the broker another password or token, before the one that it knows ends; raise the error if it isn't
+        accepted.
 
-        An answer may come after the deadline, so it is awaited for as long as the connection lives.
+        An answer may come after the deadline, so it is expected for as long as the connection lives.
         """
         accepted: asyncio.Future[None] = self._loop.create_future()
         self._terms = self._terms.with_password(secret)
@@ -296,7 +300,7 @@ class WireConnection(asyncio.BufferedProtocol):
         )
 
     async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
-        """Closes in order; `error` is what those who still wait get."""
+        """Close the connection in order; requests that still wait get `error`."""
         if self.closed.done():
             return
         for channel in tuple(self._channels.values()):
@@ -314,7 +318,7 @@ class WireConnection(asyncio.BufferedProtocol):
         await self._gone
 
     def abort(self, error: BrokerError) -> None:
-        """Leaves without a word."""
+        """Close the socket without an AMQP close."""
         self._end(error)
 
     # Inside
@@ -344,8 +348,9 @@ class WireConnection(asyncio.BufferedProtocol):
             self._beat()
 
     def _beat(self) -> None:
-        """Speaks when it has been quiet for half the interval, and listens for twice of it. Where this is called late,
-        nothing was read for as long: the peer isn't silent, the agent stood still."""
+        """Send a heartbeat if nothing was written for half the interval, and end the connection if nothing was received
+        for twice the interval. If this is called late, nothing was read for as long: the peer isn't silent, the agent
+        stood still."""
         now, half = self._loop.time(), self.heartbeat / 2
         inbound, is_late = self._inbound, self._timer is not None and now - self._timer.when() > STANDSTILL
         left = max(inbound.heard, inbound.reads_since) + 2 * self.heartbeat - now
@@ -359,9 +364,10 @@ class WireConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(min(half, left) if left > 0 else half, self._beat)
 
     def _look_at_questions(self) -> None:
-        """Ends channels whose questions got no answer in time, but for the time in which none could have come.
+        """End channels whose requests got no response in time, without the time in which none could have come; end the
+        connection if the broker has read nothing for that long.
 
-        A blocked broker may read no question, and no answer is read while reading is held. Where this is called late,
+        A blocked broker may read no request, and no response is read while reading is held. If this is called late,
         nothing was read for as long.
         """
         patience, now = self._terms.patience, self._loop.time()
@@ -382,7 +388,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self.write(frames.frame(frames.METHOD, 0, method.encode(**values)))
 
     async def _expect(self, method: Method) -> Call:
-        """The next method of channel 0, or why there is none."""
+        """Return the next method of channel 0; raise BrokerError if the connection ends first, or if it is another
+        method."""
         getting = asyncio.ensure_future(self._inbox.get())
         try:
             waited: list[asyncio.Future[Any]] = [getting, self.closed]
@@ -416,7 +423,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._called(methods.decode(payload))
 
     def _called(self, call: Call) -> None:
-        """A method of the connection itself."""
+        """Handle a method of the connection itself."""
         match call.method:
             case methods.CONNECTION_CLOSE:
                 self._say(methods.CONNECTION_CLOSE_OK)
@@ -437,7 +444,8 @@ class WireConnection(asyncio.BufferedProtocol):
                 self._inbox.put_nowait(call)
 
     def _end(self, error: BrokerError, *, gently: bool = False) -> None:
-        """`gently` writes what is still to be sent; a peer that doesn't take it is left all the same."""
+        """End the connection. `gently` writes what is still to be sent; if the peer doesn't take it, the socket is
+        closed all the same."""
         if self.closed.done():
             return
         error = self.explain(error)

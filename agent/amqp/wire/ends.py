@@ -1,4 +1,4 @@
-"""How a connection ends, other than by the agent."""
+"""Errors that end a connection, other than a close by the agent."""
 
 from __future__ import annotations
 

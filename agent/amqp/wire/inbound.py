@@ -1,4 +1,4 @@
-"""What a peer sends: read into one buffer, and handed out frame by frame, unless somebody holds it back.
+"""Reads what a peer sends into one buffer, and hands it out frame by frame, unless somebody holds it back.
 
 Why: docs/decisions/0008-blocked-links-count.md
 """
@@ -25,14 +25,14 @@ _CLOSE: Final = 10 << 16 | 50
 
 
 class Unread:
-    """The frames from the beginning of a buffer on, which only grows meanwhile."""
+    """Counts the deliveries in a buffer, from its beginning on; the buffer only grows meanwhile."""
 
     def __init__(self) -> None:
         self.deliveries: Counter[int] = Counter()  # by channel
         self._counted_to = 0
 
     def look(self, buffer: bytearray, end: int) -> bytes | None:
-        """Counts what is new; answers the payload by which the peer closes the connection, if it is there."""
+        """Count the new frames; return the payload by which the peer closes the connection, if it is there."""
         at = self._counted_to
         try:
             while end - at >= frames.OVERHEAD:
@@ -54,7 +54,7 @@ class Unread:
 BUFFER: Final = 256 * 1024
 
 Receive = Callable[[int, int, bytes], None]
-"""With the kind, the channel and the payload of a frame."""
+"""Called with the kind, the channel and the payload of a frame."""
 
 
 def _nothing(*_: object) -> None:
@@ -62,18 +62,17 @@ def _nothing(*_: object) -> None:
 
 
 class Taker(Protocol):
-    """Consumes whole frames of one channel from `at` on, at least one, and answers where it stopped."""
+    """Consumes whole frames of one channel from `at` on, at least one, and returns where it stopped."""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int: ...
 
 
 class Inbound:
-    """Nothing is copied on the way in. What peers send is read a `Turn` at a time: the rest waits in the buffer and in
-    the socket.
-    """
+    """Receives the frames of one connection. Nothing is copied on the way in. What peers send is read a `Turn` at a
+    time: the rest waits in the buffer and in the socket."""
 
     def __init__(self, receive: Receive, end: Callable[[BrokerError], None], clock: Callable[[], float]) -> None:
-        """`receive` is called with what no taker is there for, `end` with what breaks the connection."""
+        """`receive` is called with each frame that has no taker, `end` with the error that breaks the connection."""
         self._receive = receive
         self._end = end
         self._loop = asyncio.get_running_loop()
@@ -100,16 +99,16 @@ class Inbound:
         self._transport = transport
 
     def open(self, frame_max: int) -> None:
-        """From now on frames may be as large as was agreed on."""
+        """Allow frames as large as was agreed on."""
         self._largest_body = max(frame_max, methods.LARGEST)
 
     def finish(self) -> None:
-        """What was read already must not be read again, and nothing keeps the connection in memory."""
+        """Stop: what was read already must not be read again, and nothing may keep the connection in memory."""
         self._is_over = True
         self._receive = self._end = _nothing
 
     def room(self) -> memoryview:
-        """Where the transport writes to."""
+        """The part of the buffer that the transport writes to."""
         # Some transports ask once more after the end, and none may be given an empty one.
         if self._filled == len(self._buffer):
             self._resize(self._filled + BUFFER)
@@ -169,7 +168,7 @@ class Inbound:
 
     @property
     def counts_all(self) -> bool:
-        """Whether all that has come is handed out or counted."""
+        """True if all that has come is handed out or counted."""
         is_counting = self._unread is not None and self._filled < MOST_UNREAD
         return is_counting or not (self._holders or self._is_behind)
 
@@ -203,7 +202,7 @@ class Inbound:
     # Reading
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Whatever bytes there are, they end no more than the connection."""
+        """Run `step`; whatever bytes the peer has sent, they end no more than the connection."""
         try:
             step()
         except BrokerError as error:
@@ -251,7 +250,7 @@ class Inbound:
             self._budget.turn.put_off(self._next_turn)
 
     def _next_turn(self) -> None:
-        """What the last turn left goes first; only then is more read."""
+        """Read what the last turn left, and only then more from the socket."""
         self._has_turn = False
         if not self._is_behind or self._holders or self._is_over:
             return
@@ -268,14 +267,15 @@ class Inbound:
         self._greeted = True
 
     def _make_room(self, awaited: int) -> None:
-        """For the frame that is awaited; a large buffer goes when its frame has gone."""
+        """Make room for the frame that is awaited; replace a large buffer once its frame is gone."""
         if awaited > len(self._buffer):
             self._resize(awaited + BUFFER)
         elif len(self._buffer) > BUFFER > self._filled and awaited <= BUFFER:
             self._resize(BUFFER)
 
     def _largest(self, kind: int) -> int:
-        """Brokers cut bodies to the frames that were agreed on, but not headers. Nothing large comes before that."""
+        """The largest frame of this kind that is allowed. Brokers cut bodies to the frames that were agreed on, but not
+        headers. Nothing large comes before that."""
         if kind == frames.HEADER and self._largest_body:
             return frames.LARGEST
         return self._largest_body if kind == frames.BODY and self._largest_body else methods.LARGEST
@@ -287,7 +287,7 @@ class Inbound:
         self._buffer = resized
 
     def _keep(self, at: int) -> None:
-        """What is left of the buffer moves to its start."""
+        """Move what is left of the buffer to its start."""
         left = self._filled - at
         if at:
             self._buffer[:left] = self._buffer[at : self._filled]

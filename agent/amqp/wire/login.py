@@ -30,7 +30,7 @@ CAPABILITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """None leaves a limit to the broker."""
+    """The login, the vhost and the limits of a connection. None leaves a limit to the broker."""
 
     where: str
     vhost: str
@@ -47,13 +47,14 @@ class Terms:
         return replace(self, password=password, former_password=self.password)
 
     def redacted(self, text: str) -> str:
-        """What the broker said without the passwords that we gave it."""
+        """A broker's text without the passwords that it was given."""
         for password in (self.password, self.former_password):
             text = text if password is None else redacted(text, password, user=self.user)
         return text
 
     def agree_on_frame_max(self, theirs: int) -> int:
-        """Without any limit, one frame could take all memory."""
+        """The lower of both frame limits, and never more than `frames.LARGEST`: without a limit, one frame could take
+        all memory."""
         if 0 < theirs < frames.SMALLEST:
             raise TransientError(f"{self.where}: broken AMQP: frames of {theirs} bytes")
         return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)
@@ -87,5 +88,5 @@ def client_properties(properties: Mapping[str, str]) -> Table:
 
 
 def lower(ours: int | None, theirs: int) -> int:
-    """0 means no limit to either side."""
+    """The lower of two limits; 0 means no limit."""
     return min(limit for limit in (ours, theirs) if limit) if ours or theirs else 0

@@ -20,7 +20,8 @@ _NUMBERS_AND_LONGLONG: Final = {**_NUMBERS, "longlong": _LONGLONG}
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`arguments` are (name, type); runs of `bit` share octets. `content`: a header and a body follow."""
+    """A method of AMQP. `arguments` are (name, type); runs of `bit` share octets. `content`: a header and a body
+    follow."""
 
     name: str
     ids: tuple[int, int]
@@ -103,7 +104,7 @@ def _encode(kind: str, value: Any) -> bytes:
 
 
 def _pack_bits(bits: list[bool]) -> bytes:
-    """Empties the list."""
+    """Pack the bits into one octet, if there are any, and empty the list."""
     if not bits:
         return b""
     octet = sum(bit << place for place, bit in enumerate(bits))

@@ -1,4 +1,4 @@
-"""The requests of a channel without a response yet, and for how long.
+"""The requests of a channel that have no response yet, and how long they have waited.
 
 Why: docs/decisions/0019-request-deadlines.md
 """
@@ -27,13 +27,13 @@ class PendingRequest:
     asked_at: float
 
     def __str__(self) -> str:
-        """The method, and its object."""
+        """The method, and the name of its object."""
         name = next((self.values[each] for each in _NAMES if self.values.get(each)), None)
         return self.method.name if name is None else f"{self.method.name} {one_line(name)!r}"
 
 
 class PendingRequests:
-    """In the order in which they were sent; times are the loop's."""
+    """The requests without a response, in the order in which they were sent; times are the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -46,9 +46,8 @@ class PendingRequests:
         return future
 
     def answer(self, call: Call) -> bool:
-        """Whether it answers any of them. Responses of one kind keep their order; a queue itself answers basic.consume,
-        later than the channel.
-        """
+        """Give a response to the oldest request for it; return False if there is none. Responses of one kind keep their
+        order; a queue itself answers basic.consume, later than the channel."""
         wanted = methods.BASIC_GET_OK if call.method is methods.BASIC_GET_EMPTY else call.method
         for question in self._open:
             if question.answer is wanted:
@@ -63,13 +62,13 @@ class PendingRequests:
         return any(question.answer is answer for question in self._open)
 
     def values_of(self, ids: tuple[int, int]) -> Mapping[str, Any]:
-        """Those of the oldest request for this method; empty without one."""
+        """The arguments of the oldest request for this method; empty if there is none."""
         return next((each.values for each in self._open if each.method.ids == ids), {})
 
     def overdue(self, *, patience: float, since: float) -> PendingRequest | None:
-        """The oldest, if no request was answered for that long, and the broker could have answered it `since`. Each
-        response restarts the time: thousands may be in flight to a broker that handles them one by one.
-        """
+        """The oldest request, if no request was answered for `patience` seconds in which the broker could have
+        answered, counted from `since` at the earliest; otherwise None. Each response restarts the time: thousands may
+        be in flight to a broker that handles them one by one."""
         if not self._open:
             return None
         oldest = self._open[0]
@@ -77,7 +76,7 @@ class PendingRequests:
         return oldest if waited >= patience else None
 
     def end(self, error: BrokerError) -> None:
-        """There will be no more responses."""
+        """Give `error` to all requests: there will be no more responses."""
         ended, self._open = self._open, []
         for future in (question.future for question in ended):
             if not future.done():

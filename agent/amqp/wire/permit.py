@@ -1,4 +1,4 @@
-"""Until when connections may be used: for links that another replica takes over from then on."""
+"""A deadline for the use of connections, for links that another replica takes over from then on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from agent.errors import BrokerError
 
 
 class Permit:
-    """Checked before anything is read or written, since a process that was stopped doesn't know it. It is shared by all
-    connections that it is given to."""
+    """Allows the use of connections until a time. It is checked before anything is read or written, since a process
+    that was stopped doesn't know it. All connections that it is given to share it."""
 
     __slots__ = ("on_end", "until")
 
@@ -20,5 +20,5 @@ class Permit:
         self.on_end: Callable[[], BrokerError] | None = None
 
     def end(self) -> BrokerError:
-        """Called by a connection that finds that its time is up; what that connection ends with."""
+        """Return the error to end with; called by a connection that finds that its time is up."""
         return StoodStillError() if self.on_end is None else self.on_end()

@@ -46,7 +46,7 @@ FLAGS: Final[Mapping[str, int]] = {
         strict=True,
     )
 }  # fmt: skip
-"""By the names that AMQP has for them."""
+"""The property flags, by AMQP's names of the properties."""
 _BEHIND_HEADERS: Final = tuple((flag, shape) for flag, shape in _SHAPES if flag < HEADERS)
 _FLAGS: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
@@ -88,7 +88,7 @@ class Properties:
 
     @classmethod
     def read(cls, data: bytes) -> Properties:
-        """`data` is what follows the body size in a content header."""
+        """Read properties; `data` is what follows the body size in a content header."""
         (flags,) = _FLAGS.unpack_from(data) if len(data) >= 2 else _fail("the property flags are cut off")
         values: list[tuple[int, bytes]] = []
         at = 2
@@ -111,7 +111,7 @@ class Properties:
         return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
 
     def get(self, flag: int) -> bytes | None:
-        """One property's bytes."""
+        """One property's bytes; None if there is no such property."""
         return next((value for each, value in self.values if each == flag), None)
 
     def with_raw_headers(self, table: bytes) -> Properties:
@@ -119,12 +119,12 @@ class Properties:
         return Properties(self.flags | HEADERS, tuple(sorted([*others, (HEADERS, table)], reverse=True)))
 
     def with_first_headers(self, entries: bytes) -> Properties:
-        """`entries` are name, tag and value each."""
+        """The properties with more headers before all others; `entries` are name, tag and value each."""
         standing = self.raw_headers[4:]
         return self.with_raw_headers(b"".join([_LENGTH.pack(len(entries) + len(standing)), entries, standing]))
 
     def replaced(self, values: tuple[tuple[int, bytes], ...]) -> Properties:
-        """With these properties (flag and bytes) in place of what is there."""
+        """The properties with these (flag and bytes) added, or in place of what is there."""
         merged = dict(self.values) | dict(values)
         flags = self.flags
         for flag in merged:
@@ -132,7 +132,7 @@ class Properties:
         return Properties(flags, tuple(sorted(merged.items(), reverse=True)))
 
     def lacking(self, flag: int) -> Properties:
-        """Without that property."""
+        """The properties without this one."""
         return Properties(self.flags & ~flag, tuple(pair for pair in self.values if pair[0] != flag))
 
     def write(self) -> bytes:
@@ -140,7 +140,7 @@ class Properties:
 
 
 def encode(name: str, value: str | int) -> tuple[int, bytes]:
-    """The flag and the bytes of one property, but for the headers; CodecError where they have no such value."""
+    """The flag and the bytes of one property other than the headers; raise CodecError if it can't have that value."""
     flag = FLAGS[name]
     shape = dict(_SHAPES)[flag]
     if isinstance(value, str) and shape == _SHORT:

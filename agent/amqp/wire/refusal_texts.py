@@ -1,5 +1,5 @@
-"""What a broker says when it closes a channel, as facts. Its texts are read here and nowhere else: only they name the
-object, and before 4.0 none names the permission that is missing.
+"""Reads the text with which a broker closes a channel, and returns its facts. Such texts are read here and nowhere
+else: only they name the object, and before 4.0 none names the permission that is missing.
 
 Why: docs/decisions/0040-failures-are-values.md
 """
@@ -46,8 +46,8 @@ _BETWEEN_EXCHANGES: Final = frozenset({methods.EXCHANGE_BIND.ids, methods.EXCHAN
 
 
 def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
-    """Of a refusal as `with_permission` answers it: code and beginning decide, which no name is part of. `login` is the
-    user where the text names none."""
+    """The facts of a refusal, with a text as `with_permission` returns it: the code and the beginning of the text
+    decide, and no name is part of these. `login` is the user if the text names none."""
     if code == ACCESS_REFUSED and (found := _DENIED.match(text)) is not None:
         name, user = text[found.end() :].rpartition(_BEFORE_VHOST)[0], user_of(text)
         if found[2] == "topic":
@@ -68,15 +68,14 @@ def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
 
 
 def user_of(text: str) -> str:
-    """Whom a refusal names; nobody where a long name leaves no room for that. A backend's error may follow."""
+    """The user that a refusal names; empty if a long name leaves no room for that. A backend's error may follow."""
     _, is_named, who = text.rpartition(_BEFORE_USER)
     return who.partition(_BEFORE_BACKEND)[0].removesuffix("'") if is_named else ""
 
 
 def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:
-    """The broker's refusal of the method `ids` with the permission that is missing, if that is certain; `values` are
-    those of the request.
-    """
+    """The broker's refusal of the method `ids`, with the permission that is missing, if that is certain; `values` are
+    those of the request."""
     found = _OBJECT.search(text)
     if found is not None:
         permission = _permission(ids, found[1], found[2], values)
@@ -88,8 +87,8 @@ def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) 
 
 
 def refuses_topic(text: str, values: Mapping[str, Any]) -> bool:
-    """Whether it is the routing key that may not be used: no code or field says so. Users choose keys, so what is in
-    the key doesn't count."""
+    """True if it is the routing key that may not be used: no code or field says so. Users choose keys, so text in the
+    key doesn't count."""
     found = _REFUSED_TOPIC.match(text)
     return found is not None and _BACKEND_FAILED not in text[found.end() + len(values.get("routing_key", "")) :]
 

@@ -131,7 +131,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Field, int]:
 
 
 def _is_odd(tag: str, raw: bytes) -> bool:
-    """Whether packing the unpacked value again may give other bytes."""
+    """True if packing the unpacked value again may give other bytes."""
     return tag != "t" or raw not in {b"\0", b"\1"}
 
 
