@@ -71,7 +71,7 @@ class EventReader:
         raise self._ended()
 
     async def consume(self, keys: Iterable[str]) -> None:
-        """Declares a queue that is deleted with the channel, binds it and consumes from it."""
+        """Declare a queue that is deleted with the channel, bind it and consume from it."""
         channel = self._channel
         channel.on_message = self._arrived.put_nowait
         channel.on_cancel = self._cancel

@@ -146,7 +146,7 @@ class Pool:
                 group.opening = None
 
     def _failed(self, group: _Group, error: BrokerError) -> BrokerError:
-        """Keeps the error for users that arrive soon after."""
+        """Keep the error for users that arrive soon after."""
         if error is not group.failure:
             group.failure, group.failed_at = error, asyncio.get_running_loop().time()
         return error
@@ -217,6 +217,6 @@ class Pool:
 
 
 def _retrieve(opening: asyncio.Task[Shared]) -> None:
-    """Retrieves the error if no user waits any more, so that asyncio doesn't log it."""
+    """Retrieve the error if no user waits any more, so that asyncio doesn't log it."""
     if not opening.cancelled():
         opening.exception()

@@ -38,7 +38,7 @@ class LastHeard:
         return any(each == address and wire.heard > since for wire, each in self._open.items())
 
     def time_of(self, address: Address) -> str | None:
-        """When the address was last heard from, in UTC, with the date if that is over a day ago; None if no AMQP
+        """The UTC time when the address was last heard from, with the date if that is over a day ago; None if no AMQP
         connection was open there."""
         heard = [wire.heard for wire, each in self._open.items() if each == address]
         if address in self._ended:

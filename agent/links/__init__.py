@@ -1,1 +1,1 @@
-"""What runs a link of any kind; a folder for each kind. Kinds don't know each other."""
+"""Runs links of any kind, with a folder for each kind. Kinds don't know each other."""

@@ -1,4 +1,4 @@
-"""What all links of an agent share: connections, the downstream's identity, time and chance.
+"""The state that all links of an agent share: connections, the downstream's identity, and what limits their use.
 
 Why: docs/decisions/0017-fair-shared-connections.md, docs/decisions/0033-builds-at-a-time.md
 """
@@ -38,8 +38,8 @@ PROBES: Final = names.AGENT_PREFIX + "probing"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 CHANGED_AT_ONCE: Final = 100
-"""Links that build or remove at one broker: enough to keep it busy. It works for all of them in turn: of four hundred,
-one that builds seven in a second leaves some without an answer for 30 s."""
+"""The most links that build or remove at one broker: enough to keep it busy. It works for all of them in turn: of four
+hundred, one that builds seven in a second leaves some without an answer for 30 s."""
 CHANGED_BY_VHOST: Final = CHANGED_AT_ONCE // 2
 LONGEST_CHANGE: Final = 15.0  # seconds that others wait for one link; twice what each takes where a busy broker has 100
 DEDICATED_AT_ONCE: Final = 5  # links of one end
@@ -48,9 +48,11 @@ KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their
 
 @dataclass
 class Brokers:
-    """`downstream` may change while links run; they have to be restarted then.
+    """The connections of an agent's links, and what else they share. `downstream` may change while links run; they have
+    to be restarted then.
 
-    `holds_removals`: whether nothing of a link may be removed upstream now, since it isn't sure whether it is defined.
+    `holds_removals` returns True if nothing of a link may be removed upstream now, since it isn't certain that the link
+    is no longer defined.
     """
 
     downstream: tuple[AmqpUri, ...]
@@ -82,17 +84,18 @@ class Brokers:
         self._destinations = Pool(errors=self.errors)
 
     def renew(self, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
-        """These ends have other passwords now; what is connected to them goes on."""
+        """Give the open connections of these ends their other passwords; they stay open."""
         renew((self._controls, self._sources, self._destinations, self._probing), ends, tasks)
 
     def federation_ends(self, link: Link) -> Ends:
-        """Of a link that federates."""
+        """The ends of a link that federates."""
         return federation_ends(link, self.downstream, self.cluster)
 
     @asynccontextmanager
     async def changing(self, end: End, vhost: str) -> AsyncIterator[None]:
-        """While a link of a vhost builds or removes something at a broker. Links wait only for others of their vhost,
-        and of their broker; one that takes long, say for a blocked destination, goes on and gives its place away."""
+        """A context in which a link of a vhost builds or removes something at a broker. Links wait only for others of
+        their vhost, and of their broker; one that takes long, say for a blocked destination, goes on and gives its
+        place away."""
         addresses = frozenset((uri.connect_host, uri.connect_port) for uri in end.uris)
         held: list[asyncio.Semaphore] = []
 
@@ -120,8 +123,8 @@ class Brokers:
         return found
 
     def may_have_dedicated(self, end: End, link_id: str, *, now: float, until: float) -> bool:
-        """Whether a link gets connections of its own for a while. Where many need them, none is to blame: their broker
-        is slow, and would be slower with a thousand connections more."""
+        """True if a link gets connections of its own for a while. If many need them, none of them is to blame: their
+        broker is slow, and would be slower with a thousand connections more."""
         self._dedicated = {each: ends for each, ends in self._dedicated.items() if ends > now}
         known = (end, link_id)
         if known in self._dedicated or sum(each == end for each, _ in self._dedicated) < DEDICATED_AT_ONCE:
@@ -129,14 +132,15 @@ class Brokers:
         return known in self._dedicated
 
     async def control(self, end: End) -> Shared:
-        """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
+        """A shared connection for requests to a broker. No messages travel on it, so it is read whatever a destination
+        takes."""
         return await self._controls.acquire(
             (end, None, None, self.is_shared),
             lambda: self._permitted(self._connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
         )
 
     def asking(self, end: End) -> Connection | None:
-        """The connection where the broker is asked things, if one is open."""
+        """The connection for requests to a broker, if one is open."""
         return next(self._controls.standing((end, None, None, self.is_shared)), None)
 
     async def _connect(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
@@ -145,17 +149,19 @@ class Brokers:
         )
 
     async def _connect_silent(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-        """Nothing is published on it, so a broker answers there whatever alarm it has."""
+        """Connect without publishing anything later: a broker answers on such a connection whatever alarm it has."""
         connection = await self._connect(end, uris, name=name)
         connection.wire.answers_while_blocked = True
         return connection
 
     def _timed(self, uri: AmqpUri) -> AmqpUri:
-        """Where another agent takes over, the broker has to notice soon that this one is gone."""
+        """The URI with a short heartbeat if agents share links: where another agent takes over, the broker has to
+        notice soon that this one is gone."""
         return timed(uri) if self.is_shared else uri
 
     async def source(self, end: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
-        """Where messages come from: `uri` is the one that `control` is connected by, since its queues exist there.
+        """A shared connection to consume messages on. `uri` is the one that `control` is connected by, since its queues
+        exist there.
 
         Only links with an equal `dedicated` share a connection, such as the id of one that shares it with no other.
         """
@@ -165,7 +171,7 @@ class Brokers:
         )
 
     async def destination(self, end: End, uri: AmqpUri | None = None, *, dedicated: str | None = None) -> Shared:
-        """Where messages are published; by default by any of the URIs."""
+        """A shared connection to publish messages on; by default to any of the URIs."""
         uris = None if uri is None else [uri]
         with happening_on(Side.DOWNSTREAM):
             return await self._destinations.acquire(
@@ -174,7 +180,7 @@ class Brokers:
             )
 
     async def probing(self, end: End, uri: AmqpUri) -> Shared:
-        """Where probes are published: an alarm there holds up nothing else."""
+        """A shared connection to publish probes on: an alarm there holds up nothing else."""
         return await self._probing.acquire(
             (end, uri, None), lambda: self._permitted(self._connect(end, [self._timed(uri)], name=PROBES))
         )
@@ -185,23 +191,24 @@ class Brokers:
         return connection
 
     def sever(self, why: BrokerError) -> None:
-        """Ends all connections of links at once: another agent of the group may run them."""
+        """End all connections of links at once: another agent of the group may run them."""
         for pool in (self._sources, self._destinations, self._controls, self._probing):
             pool.abort(why)
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
-        """A connection that may be lost."""
+        """Open a connection that may be lost."""
         return await self._permitted(self._connect_silent(end, [uri], name=TRIAL))
 
     async def looking(self, end: End) -> Connection:
-        """A connection of its own, for a command."""
+        """Open a separate connection, for a command."""
         return await self._connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
 
     def capture(
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
     ) -> Callable[[PublishTracker], Capture] | None:
-        """Makes what collects messages for the quarantine beside their source, which they come from by `up`. None where
-        they come from the quarantine itself: they would go round for ever. `is_quorum`: as in `Lane`."""
+        """A function that creates the collector of messages for the quarantine beside their source, which they come
+        from on `up`. None if they come from the quarantine itself: they would go round for ever. `is_quorum`: as in
+        `Lane`."""
         if options.queue == quarantine.QUEUE:
             return None
 
@@ -219,7 +226,8 @@ class Brokers:
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
-        """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
+        """The certificates, as DER, that the brokers at both ends have shown on the connections that the link may
+        use."""
         for uri, dedicated in product((None, *ends.destination.uris), (None, link_id)):
             yield from _shown(Side.DOWNSTREAM, self._destinations.standing((ends.destination, uri, dedicated)))
         yield from _shown(Side.UPSTREAM, self._controls.standing((ends.source, None, None, self.is_shared)))
@@ -232,15 +240,15 @@ def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side
 
 
 def _shuffled(uris: Sequence[AmqpUri]) -> list[AmqpUri]:
-    """Spreads links over interchangeable endpoints."""
+    """The URIs in random order, which spreads links over interchangeable endpoints."""
     return random.sample(uris, len(uris))
 
 
 def renewed_ends(changes: Iterable[tuple[Ends, Ends]]) -> dict[End, End]:
-    """Which ends have other passwords and nothing else, given all links as they were and as they are now.
+    """The ends that have other passwords and no other change, given all links as they were and as they are now.
 
-    Links of different definitions may share an end. If only some of them have another password, that end isn't
-    renewed: its connections are those of the links that still have the former password.
+    Links of different definitions may share an end. If only some of them have another password, that end isn't renewed:
+    its connections are those of the links that still have the former password.
     """
     successors: dict[End, set[End]] = {}
     for former, now in changes:
@@ -251,12 +259,13 @@ def renewed_ends(changes: Iterable[tuple[Ends, Ends]]) -> dict[End, End]:
 
 
 def renew(pools: Iterable[Pool], ends: Mapping[End, End], tasks: GuardedTasks) -> None:
-    """Links that begin later share the open connections of those ends."""
+    """Move open connections to the ends with the other passwords, so that links that begin later share them."""
     uris = {former: _successors(former, now) for former, now in ends.items()}
     apart = {old: new for each in uris.values() for old, new in each.items()}
 
     def successor(key: Hashable) -> Hashable:
-        """Of the keys that `Brokers` uses: an end, or an end with what else keeps its connections apart."""
+        """The new key for one of the keys that `Brokers` uses: an end, or an end with what else keeps its connections
+        apart."""
         if isinstance(key, tuple):
             end, uri, other, *more = key
             return ends.get(end, end), uris.get(end, {}).get(uri, uri), apart.get(other, other), *more
@@ -271,6 +280,6 @@ def renew(pools: Iterable[Pool], ends: Mapping[End, End], tasks: GuardedTasks) -
 
 
 def _successors(former: End, now: End) -> dict[AmqpUri, AmqpUri]:
-    """Also as they are where several agents share links."""
+    """The new URI for each former one, also in the form that they have if several agents share links."""
     pairs = list(zip(former.uris, now.uris, strict=True))
     return dict([*pairs, *((timed(old), timed(new)) for old, new in pairs)])

@@ -17,7 +17,8 @@ OnBlocked = Callable[[str | None], None]
 
 
 class Connections:
-    """`ask` comes first, then `flow`, or its two halves; `leave` gives all of them back, however far it came.
+    """The connections of one link. `ask` comes first, then `flow`, or its two halves; `leave` gives back what `detach`
+    returns, however far the link came.
 
     `on_blocked` is called with the reason why the destination takes no messages, and with None once it does.
     """
@@ -31,7 +32,7 @@ class Connections:
         self._stop_listening: Callable[[], None] | None = None
 
     async def ask(self, end: End) -> Shared:
-        """Where the broker at one end is asked things."""
+        """Get a connection for requests to the broker at one end."""
         return self._hold(await self._brokers.control(end))
 
     async def flow(
@@ -44,10 +45,10 @@ class Connections:
         dedicated: str | None = None,
         source_dedicated: str | None = None,
     ) -> tuple[Shared, Shared]:
-        """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given.
+        """Get the connections that messages come from and go to, opened concurrently; see `Brokers` for the arguments.
 
-        While a destination takes nothing, nothing is read for it. So links share what they read from only where their
-        messages go to the same `destination_uri`.
+        While a destination takes nothing, nothing is read for it. So links share the connection that they read from
+        only if their messages go to the same `destination_uri`.
         """
         return await gather_both(
             self.from_source(source, uri, dedicated=dedicated or source_dedicated or destination_uri),
@@ -68,7 +69,7 @@ class Connections:
         return shared
 
     def hold(self) -> None:
-        """Takes no more messages; those that come are counted."""
+        """Take no more messages; those that come are counted."""
         if self._up is not None:
             self._up.connection.wire.hold_reading(self, counts=True)
 
@@ -77,7 +78,7 @@ class Connections:
             self._up.connection.wire.release_reading(self)
 
     def detach(self) -> tuple[Shared, ...]:
-        """From now on it hears of none and holds none back; answers what is to be given to `leave`."""
+        """Stop listening for alarms, and hold back no messages any more; return what is to be given to `leave`."""
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None

@@ -28,11 +28,11 @@ BETWEEN_LOOKS: Final = 0.005
 
 
 class Consumer:
-    """At most one exists at a time. Each has another tag, since a quorum queue delivers what is unacknowledged once
-    more to a consumer that it knows.
+    """The consumer of one flow; at most one exists at a time. Each has another tag, since a quorum queue delivers what
+    is unacknowledged once more to a consumer that it knows.
 
     What is wanted may change at any moment, also while the broker owes an answer; the broker is then asked for it as
-    soon as it may be. On a channel that is closed nothing happens: the flow ends by that.
+    soon as possible. On a channel that is closed nothing happens: the flow ends by that.
     """
 
     def __init__(
@@ -60,24 +60,26 @@ class Consumer:
 
     @property
     def is_consuming(self) -> bool:
-        """Whether there is one that the broker knows of."""
+        """True if there is a consumer that the broker has confirmed."""
         return self._tag is not None and self._consumed is not None and self._consumed.done() and self._out.is_usable
 
     async def begin(self) -> None:
-        """Returns when the broker has taken it; asking again while there is one does nothing."""
+        """Begin to consume, and return when the broker has confirmed it; asking again while there is a consumer does
+        nothing."""
         self._is_paused = False
         self.step()
         await self._begun()
 
     async def pause(self) -> None:
-        """Ends it, and returns when nothing more comes; what has come, and what comes until then, is forwarded."""
+        """End the consumer, and return when nothing more comes; what has come, and what comes until then, is
+        forwarded."""
         self._is_paused = True
         self.step()
         while self._is_paused and self._out.is_usable and (owed := self._owed) is not None:
             await asyncio.wait([owed])
 
     def step(self) -> None:
-        """Asks the broker for what is wanted now."""
+        """Ask the broker for what is wanted now: a consumer, or none."""
         if not self._out.is_usable:
             return
         is_wanted = not self._is_paused and not self._source.is_exhausted
@@ -87,8 +89,9 @@ class Consumer:
             self._cancel()
 
     async def resize(self, wanted: int) -> None:
-        """A new consumer on the same channel. A refusal of it ends the channel; it isn't waited for here, since the
-        answer is read with the messages, and while the downstream takes none nothing is read."""
+        """Replace the consumer by one with another prefetch on the same channel, unless messages on their way prevent
+        it. A refusal ends the channel; it isn't waited for here, since the answer is read with the messages, and while
+        the downstream takes none nothing is read."""
         if not self.is_consuming:
             return
         self._target.withhold()
@@ -103,9 +106,9 @@ class Consumer:
             self._target.go_on()
 
     def give_back(self) -> None:
-        """What upstream has sent and isn't acknowledged, where that spares it being counted as a delivery that failed.
+        """Return what upstream has sent and isn't acknowledged, if upstream doesn't count that as a failed delivery.
 
-        Elsewhere closing the channel does it: older brokers put what is given back by basic.nack behind all else.
+        Otherwise closing the channel returns it: older brokers put what is returned by basic.nack behind all else.
         """
         self._is_paused = True
         is_asked = self._consumed is not None and self._consumed.done() and self._out.is_usable
@@ -117,14 +120,15 @@ class Consumer:
 
     @property
     def _owed(self) -> asyncio.Future[Call] | None:
-        """The answer that the broker owes."""
+        """The answer that the broker owes, if any."""
         pending = (each for each in (self._consumed, self._cancelled) if each is not None and not each.done())
         return next(pending, None)
 
     async def _has_come(self) -> bool:
-        """Whether all that the consumer may have unacknowledged is here, so that nothing is on its way to it.
+        """Wait until all that the consumer may have unacknowledged is here, so that nothing is on its way to it; return
+        False if that takes too long.
 
-        What a quorum queue has sent to a consumer that is no more goes back, and comes again out of order.
+        What a quorum queue has sent to a consumer that is gone goes back, and comes again out of order.
         """
         if not self._options.is_quorum:
             return True
@@ -140,7 +144,7 @@ class Consumer:
         self._tag = None
 
     def _consume(self) -> None:
-        """With the prefetch that holds now; it holds for consumers that begin after it was set."""
+        """Begin a consumer with the current prefetch, which applies to consumers that begin after it was set."""
         window, options = self._window, self._options
         window.begin()
         self._number += 1
@@ -179,7 +183,8 @@ class Consumer:
 
 
 def is_consumed_by_another(error: ChannelClosedError) -> bool:
-    """By its beginning: a long name leaves no room for the rest. Where a permission is missing, it is another one."""
+    """True if another consumer has the queue for itself. Only the beginning of the text is compared, as a long name
+    leaves no room for the rest; a missing permission has another text."""
     return error.code == ACCESS_REFUSED and str(error).startswith("ACCESS_REFUSED - queue '")
 
 

@@ -37,7 +37,7 @@ class Ends:
 
 
 def federation_ends(link: Link, downstream: Sequence[AmqpUri], cluster: str) -> Ends:
-    """Of a link that federates: from its upstream to the vhost of the downstream that it is defined in."""
+    """The ends of a link that federates: its upstream, and the vhost of the downstream that it is defined in."""
     name = names.connection(link.upstream, link.policy)
     may_be_lost = not names.can_be_declared(link.remote_name, link.vhost, link.name, cluster)
     upstream = reachable(link.uris, link.vhost, downstream)
@@ -59,12 +59,13 @@ def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[
 
 
 def written_uri(uris: Sequence[AmqpUri], connection: Connection) -> AmqpUri:
-    """Which of the defined URIs it is connected by; the address of the downstream itself isn't one of them."""
+    """The defined URI that leads to the connection. For a connection to the downstream itself, which isn't made by a
+    defined URI, that is the one with an empty host."""
     if connection.uri in uris:
         return connection.uri
     return next((uri for uri in uris if uri.is_downstream_itself), connection.uri)
 
 
 def timed(uri: AmqpUri) -> AmqpUri:
-    """With the heartbeat of links that several agents share, unless the URI has its own."""
+    """The URI with the heartbeat of links that several agents share, unless it has its own."""
     return replace(uri, heartbeat=SHARED_HEARTBEAT) if uri.heartbeat is None else uri

@@ -1,4 +1,4 @@
-"""What may come between a link and its queue."""
+"""Errors about a link's queue: it has another consumer, or it isn't deleted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agent.errors import AgentError, PermanentError, TransientError
 
 
 class ServedElsewhereError(AgentError):
-    """Somebody else consumes from the link's queue: the native plugin, or another agent."""
+    """Another consumer has the link's queue: the native plugin, or another agent."""
 
     def __init__(self, message: str, queue: str) -> None:
         super().__init__(message)
@@ -14,7 +14,7 @@ class ServedElsewhereError(AgentError):
 
 
 class KeptError(PermanentError):
-    """What was to be deleted is kept for now, and may be deleted later."""
+    """Something that was to be deleted is kept for now, and may be deleted later."""
 
 
 class NotEmptyError(KeptError):
@@ -22,4 +22,4 @@ class NotEmptyError(KeptError):
 
 
 class InDoubtError(TransientError):
-    """What waits in a queue can't be known now."""
+    """It can't be known now if messages wait in a queue."""

@@ -35,7 +35,8 @@ BETWEEN_QUESTIONS: Final = 0.01
 
 
 class Flow:
-    """`start`, then `close` and `leave`; only `leave` never raises BrokerError."""
+    """The messages of one session. `start` comes first, then `close` and `leave`; only `leave` never raises
+    BrokerError."""
 
     def __init__(
         self,
@@ -48,9 +49,8 @@ class Flow:
         capture: Callable[[PublishTracker], Capture] | None = None,
         room: Room | None = None,
     ) -> None:
-        """`capture` makes what collects messages for the quarantine. In `room` messages are kept until they are
-        confirmed, so that those that are refused needn't go back to their source.
-        """
+        """`capture` creates the collector of messages for the quarantine. In `room` messages are kept until they are
+        confirmed, so that those that are refused needn't go back to their source."""
         self._options = options
         self._up = up
         self._down = down
@@ -85,7 +85,7 @@ class Flow:
 
     @property
     def prefetch(self) -> int:
-        """How many messages the broker may send ahead; none is counted where nothing is acknowledged."""
+        """The number of messages that the broker may send ahead; 0 if nothing is acknowledged."""
         return self._window.prefetch
 
     @property
@@ -94,12 +94,12 @@ class Flow:
 
     @property
     def is_watched(self) -> bool:
-        """Whether it was begun under suspicion."""
+        """True if the link was suspected when the flow was created, so that its messages are checked."""
         return self._watch is not Watch.OFF
 
     @property
     def trouble(self) -> str:
-        """What an operator should know of messages that don't go through; empty where all do."""
+        """The text for operators about messages that don't get through; empty if all do."""
         trouble = self._target.trouble if self._target else ""
         if trouble and self._window.is_filled:
             trouble += f"; they take all {self._window.current:,} places of the prefetch, so what follows them waits"
@@ -107,12 +107,12 @@ class Flow:
 
     @property
     def is_refused(self) -> bool:
-        """Whether messages wait since the downstream refused them."""
+        """True if messages wait since the downstream refused them."""
         return self._target is not None and self._target.count_refused > 0
 
     @property
     def held_at(self) -> Side:
-        """Where it is that messages don't get through: the quarantine is beside the source."""
+        """The side at which messages don't get through: the quarantine is beside the source."""
         lacks_quarantine = self._target is not None and self._target.lacks_quarantine
         return Side.UPSTREAM if lacks_quarantine else Side.DOWNSTREAM
 
@@ -122,40 +122,41 @@ class Flow:
 
     @property
     def unsettled(self) -> int:
-        """Messages that upstream has delivered and that are not settled."""
+        """The number of messages that upstream has delivered and that are not settled."""
         return self._window.unsettled
 
     @property
     def unread(self) -> int:
-        """Messages that upstream has delivered, and that wait here until the downstream takes some again."""
+        """The number of messages that upstream has delivered, and that wait here until the downstream takes some
+        again."""
         if self._source is None or self._out is None:
             return 0
         return self._up.wire.unread_deliveries(self._out.number) + self._source.is_receiving
 
     @property
     def counts_all(self) -> bool:
-        """Whether no message that has come here is uncounted."""
+        """True if no message that has come here is uncounted."""
         return self._up.wire.counts_all
 
     @property
     def unaccounted(self) -> int:
-        """Messages that are counted as taken and not yet as anything else."""
+        """The number of messages that are counted as taken and not yet as anything else."""
         return self._target.unsettled if self._target else 0
 
     @property
     def forwarded(self) -> int:
-        """Messages since it was begun, those among them that went to the quarantine instead."""
+        """The number of messages that were forwarded since the flow began, or went to the quarantine instead."""
         aside = self._target.quarantined if self._target else 0
         return self._counts.forwarded - self._forwarded_before + aside
 
     @property
     def acknowledged(self) -> int:
-        """Messages that were acknowledged to the source since it was begun."""
+        """The number of messages that were acknowledged to the source since the flow began."""
         return self.forwarded - self._target.confirms.unacknowledged if self._target else 0
 
     async def follow_acknowledged(self) -> None:
-        """Until cancelled: `acknowledged_for_sure` follows. A broker handles what comes by a channel in order, so the
-        answer to a question shows that it has read all acknowledgements before that."""
+        """Keep `acknowledged_for_sure` up to date until cancelled. A broker handles what comes by a channel in order,
+        so the answer to a request shows that it has read all acknowledgements before that."""
         while True:
             await asyncio.sleep(BETWEEN_QUESTIONS)
             sent, out = self.acknowledged, self._out
@@ -168,7 +169,7 @@ class Flow:
 
     @property
     def source_has_read_all(self) -> bool:
-        """Whether the source closed its channel as it was asked to, and so has read every acknowledgement before."""
+        """True if the source closed its channel as it was asked to, and so has read every acknowledgement before."""
         closed = self._out.closed if self._out else None
         if closed is None or not closed.done():
             return False
@@ -177,26 +178,27 @@ class Flow:
 
     @property
     def remaining(self) -> int | None:
-        """Messages until it has finished; None where nothing limits them."""
+        """The number of messages until the flow has finished; None if nothing limits them."""
         return None if self._options.limit is None else max(0, self._options.limit - self.forwarded)
 
     @property
     def oldest_unconfirmed(self) -> float | None:
-        """Since when, in the loop's time, the oldest of them waits for its confirm."""
+        """The time when the oldest message in flight was read, by the loop's clock; None if there is none."""
         return self._target.oldest_unconfirmed if self._target else None
 
     @property
     def oldest_refused(self) -> float | None:
-        """Since when the oldest of those that the downstream refused waits."""
+        """The time when the oldest message that waits after a refusal by the downstream was first refused; None if
+        there is none."""
         return self._target.oldest_refused if self._target else None
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
-        """What breaks the link when it is done."""
+        """The futures of which any that is done breaks the link; its result is the error."""
         return [self._cancelled, self._unrouted, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link broke, with the side."""
+        """The error that broke the link, with its side."""
         error = end.result()
         is_downstream = self._into is not None and end is self._into.closed
         if end is self._unrouted:
@@ -213,7 +215,7 @@ class Flow:
         return explained
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False) -> None:
-        """Channels on both sides, and the consumer, unless it is `paused` from the start."""
+        """Open channels on both sides, and begin the consumer, unless it is `paused` from the start."""
         with happening_on(Side.DOWNSTREAM):
             into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
@@ -283,19 +285,21 @@ class Flow:
                 raise refusal(self._down, "asking for confirms", error) from error
 
     def better_prefetch(self, now: float) -> int | None:
-        """The prefetch to change to, where another suits what went through since the last call; about once a second."""
+        """The prefetch to change to, if another suits what went through since the last call; None otherwise. Call it
+        about once a second."""
         wanted = self._window.better(now)
         return wanted if self.is_consuming else None
 
     async def resize(self, wanted: int) -> None:
-        """Another prefetch, by a new consumer on the same channel; the broker's answer isn't waited for."""
+        """Change the prefetch, by a new consumer on the same channel; the broker's answer isn't waited for."""
         if self._consumer is not None:
             await self._consumer.resize(wanted)
 
     async def pause_consuming(self) -> None:
-        """Returns when upstream sends nothing more. What has come is forwarded and settled, in every ack mode.
+        """Pause the consumer, and return when upstream sends nothing more. What has come is forwarded and settled, in
+        every ack mode.
 
-        The channels stay. Nothing happens where it is paused already, or at its end.
+        The channels stay. Nothing happens if the flow is paused already, or at its end.
         """
         if self._consumer is not None:
             await self._consumer.pause()
@@ -303,24 +307,25 @@ class Flow:
             self._target.refused.return_parked()
 
     async def resume_consuming(self) -> None:
-        """Returns when the broker has taken the new consumer; BrokerError or ServedElsewhereError where it doesn't.
+        """Resume, and return when the broker has confirmed the new consumer; raise BrokerError or ServedElsewhereError
+        if it refuses.
 
-        Nothing happens where it isn't paused, or at its end.
+        Nothing happens if the flow isn't paused, or is at its end.
         """
         if self._consumer is not None:
             await self._consumer.begin()
 
     def take_no_more(self) -> None:
-        """Finishes with what was taken so far, as if that had been the limit.
+        """Finish with what was taken so far, as if that had been the limit.
 
-        What has come and isn't published goes back, so where nothing is acknowledged, `pause_consuming` instead.
+        What has come and isn't published goes back, so if nothing is acknowledged, use `pause_consuming` instead.
         """
         if self._source is not None and self._target is not None and self._options.acknowledges:
             self._target.on_held = None
             self._source.stop()
 
     async def finished(self) -> None:
-        """Returns once as many messages as the limit allows are forwarded, and all of them are settled.
+        """Return once as many messages as the limit allows are forwarded, and all of them are settled.
 
         What the downstream refuses or can't take doesn't count: others are taken in its place. It goes back, as what
         came beyond the limit does, at the latest with `leave`.
@@ -339,7 +344,7 @@ class Flow:
             self._consumer.step()
 
     def _take_more(self, count: int) -> None:
-        """So many didn't get through."""
+        """Take so many messages more: as many didn't get through."""
         if self._source is not None and self._consumer is not None:
             self._source.allow(count)
             if self._has_taken_all.done():
@@ -349,7 +354,7 @@ class Flow:
     # Its end
 
     async def close(self) -> None:
-        """Takes no more and waits for what is in flight."""
+        """Take no more messages, and wait for those in flight."""
         out, target, consumer = self._out, self._target, self._consumer
         if out is None or target is None or consumer is None or out.closed.done():
             return
@@ -361,7 +366,7 @@ class Flow:
             await target.settled()
 
     async def leave(self) -> None:
-        """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        """Close the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
         if self._forgets is not None:
             self._forgets.cancel()
         out = self._out
@@ -386,8 +391,8 @@ class Flow:
             self._target.abandon()
 
     async def _finish_quarantine(self) -> None:
-        """What is on its way to the quarantine is acknowledged once it is there, or it would come again and go there
-        twice."""
+        """Wait until what is on its way to the quarantine is there and acknowledged; otherwise it would come again and
+        go there twice."""
         if self._target is not None and self._options.acknowledges:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_PATIENCE):
@@ -401,17 +406,17 @@ class Flow:
 
     @property
     def _returns_are_counted(self) -> bool:
-        """Whether each message that is given back is one step nearer to being dropped over there."""
+        """True if each message that is given back is one step nearer to being dropped upstream."""
         return self._counts_returns and not self._up.server.forgives_nacks
 
     @property
     def _counts_returns(self) -> bool:
-        """Whether a message that is returned too often, by whatever means, is dropped over there."""
+        """True if upstream drops a message that is returned too often, by whatever means."""
         return self._options.is_quorum and self._up.server.limits_deliveries
 
     @property
     def _is_midway(self) -> bool:
-        """The downstream has the beginning of a message and waits for its rest."""
+        """True if the downstream has the beginning of a message and waits for its rest."""
         return self._into is not None and self._into.is_midway and self._down.blocked is None
 
     @property
@@ -420,11 +425,12 @@ class Flow:
 
     @property
     def _patience(self) -> float:
-        """A broker that takes nothing answers nothing either."""
+        """The seconds to wait for an answer at the end: fewer if the downstream is blocked, as it answers nothing
+        either."""
         return SETTLE_PATIENCE if self._down.blocked is None else BLOCKED_PATIENCE
 
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
-        """From the end of the downstream channel."""
+        """Remember what the end of the downstream channel shows."""
         error = closed.result()
         largest = largest_taken(error)
         if largest is not None:
@@ -437,13 +443,14 @@ class Flow:
 
     @property
     def _may_have_caused_it(self) -> bool:
-        """Whether the broker may have been reading a message of this link when it closed the connection."""
+        """True if the broker may have been reading a message of this link when it closed the connection."""
         if self._options.ack_mode is not AckMode.ON_CONFIRM:
             return self._window.has_forwarded
         return self.in_flight > 0 or (self._into is not None and self._into.is_midway)
 
     def _end_returned(self) -> None:
-        """Nothing is acknowledged from now on, so what is returned stays at the source and comes again."""
+        """End the flow because a message was returned. Nothing is acknowledged from now on, so it stays at the source
+        and comes again."""
         if self._target is not None:
             self._target.cut_off()
         if not self._unrouted.done():

@@ -1,4 +1,4 @@
-"""What a kind of link decides about its flow, and what a flow learns of its path for the next one."""
+"""The options of a flow, as a kind of link sets them, and what a flow learns of its path for the next one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from agent.core.model import AckMode
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """`tag` names the first consumer; those that follow it get a number. `prefetch` None is sized to the path.
+    """The options of one flow. `tag` names the first consumer; those that follow it get a number. `prefetch` None is
+    sized to the path.
 
-    `is_quorum`: the queue counts what comes back to it. `limit` is how many messages are forwarded before the flow
-    has finished; what comes beyond goes back. `quarantine_after` is for how many seconds a message may be refused
-    while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow and isn't
-    acknowledged: the destination is a queue, and that is gone.
+    `is_quorum`: the queue counts what comes back to it. `limit` is the number of messages to forward before the flow
+    has finished; what comes beyond goes back. `quarantine_after` is the number of seconds for which a message may be
+    refused while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow
+    and isn't acknowledged: the destination is a queue, and that is gone.
     """
 
     queue: str
@@ -52,7 +53,7 @@ class PathMemory:
     poison_search: PoisonSearch = field(default_factory=PoisonSearch)
 
     def largest_at(self, address: str, now: float) -> int | None:
-        """What a body may have there, as far as that is known."""
+        """The largest body that this address accepts, as far as that is known."""
         return self.largest if now < self.largest_until and address == self.largest_of else None
 
     def learn_largest(self, largest: int, address: str, *, until: float) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of an `x-received-from` or `x-shovelled` that isn't a list; anyone may forge them. They are kept beside.
+"""Keeps an `x-received-from` or `x-shovelled` that isn't a list in another header; anyone may forge them.
 
 All of it is done on tables as bytes, which are walked by their lengths.
 
@@ -22,7 +22,8 @@ _INVALID: Final = Names(INVALID_HEADERS)
 
 
 def keep_invalid(headers: bytes, value: bytes, *, name: str = RECEIVED_FROM) -> bytes:
-    """With a header of that name and of another type in `x-invalid-headers`, before those that are there."""
+    """The headers with `value`, that of a header called `name` which isn't an array, put into `x-invalid-headers`
+    before those that are there."""
     found = _INVALID.find(headers, 4, len(headers))
     if found is None:
         return table(headers[4:], _invalid(b"", value, name=name))
@@ -37,12 +38,12 @@ def keep_invalid(headers: bytes, value: bytes, *, name: str = RECEIVED_FROM) -> 
 
 
 def array(items: bytes) -> bytes:
-    """With its tag."""
+    """An array of these items, with its tag."""
     return b"A" + _U32.pack(len(items)) + items
 
 
 def table(*entries: bytes) -> bytes:
-    """With its length."""
+    """A table of these entries, with its length."""
     size = sum(map(len, entries))
     return b"".join([_U32.pack(size), *entries])
 

@@ -1,4 +1,4 @@
-"""What a kind of link offers: the runtime runs links through this and knows no kind, and kinds don't know each other.
+"""The contract of a kind of link: the runtime runs links through it and knows no kind, and kinds don't know each other.
 
 A kind is a folder with a `Kind`, and a line in `agent.links.registry`. Its `RunnableLink` is one link with what its
 sessions learn for those that follow, its `Session` the time from one opening to its end. What isn't overridden holds
@@ -33,20 +33,20 @@ LinkT = TypeVar("LinkT", bound=Link)
 
 
 class Upkeep(Protocol):
-    """What a session does while messages flow."""
+    """The work of a session while messages flow."""
 
     @property
     def backlog(self) -> int | None:
-        """How many messages wait."""
+        """The number of messages that wait; None if that isn't known."""
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing moved, waits or is due."""
+        """True if nothing moved, waits or is due."""
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds messages have waited and none was confirmed."""
+        """Find what is due; return for how many seconds messages have waited and none was confirmed."""
 
     async def run(self) -> None:
-        """Until cancelled, or until a broker refuses something."""
+        """Do what is found, until cancelled or until a broker refuses something."""
 
 
 UpkeepT = TypeVar("UpkeepT", bound=Upkeep)
@@ -55,7 +55,7 @@ UpkeepT = TypeVar("UpkeepT", bound=Upkeep)
 class Session(ABC, Generic[UpkeepT]):
     """One link from its opening to its end. The flow's `close` and `leave` come last, however far `open` came.
 
-    `open` fills in the connections where brokers are asked, the flow and the upkeep, as far as it comes.
+    `open` fills in the connections for requests, the flow and the upkeep, as far as it comes.
     """
 
     def __init__(self) -> None:
@@ -65,27 +65,27 @@ class Session(ABC, Generic[UpkeepT]):
 
     @abstractmethod
     async def open(self) -> None:
-        """Returns once messages flow; may raise BrokerError or ServedElsewhereError."""
+        """Open the session, and return once messages flow; may raise BrokerError or ServedElsewhereError."""
 
     @property
     def backlog(self) -> int | None:
-        """How many messages wait; None where that isn't known."""
+        """The number of messages that wait; None if that isn't known."""
         return None if self._upkeep is None else self._upkeep.backlog
 
     @property
     def met(self) -> tuple[tuple[AmqpUri, str], ...]:
-        """The brokers that it is connected to, and their clusters' names where they tell these."""
+        """The URIs of the brokers that it is connected to, with the names of their clusters, if they give these."""
         there = (control.connection for control, _ in self._controls)
         return tuple((each.uri, each.cluster) for each in there if each.cluster is not None)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
-        """What ends the link when it is done."""
+        """The futures of which any that is done ends the link; its result is the error."""
         asked = [control.connection.wire.closed for control, _ in self._controls]
         return [*asked, *(self.flow.ends if self.flow else ())]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link ended; the error has its side."""
+        """The error that ended the link, with its side."""
         for control, side in self._controls:
             if end is control.connection.wire.closed:
                 error = end.result()
@@ -94,20 +94,20 @@ class Session(ABC, Generic[UpkeepT]):
         return self.flow.explain(end) if self.flow else end.result()
 
     def follow(self) -> None:
-        """The bindings of the downstream object may be others now."""
+        """Follow the bindings of the downstream object, which may have changed."""
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing moved since the last tick, nothing waits, and nothing is due."""
+        """True if nothing moved since the last tick, nothing waits, and nothing is due."""
         return self._upkeep is not None and self._upkeep.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """Called every second; answers for how many seconds messages have waited and none was confirmed."""
+        """Find what is due, once a second; return for how many seconds messages have waited and none was confirmed."""
         return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
 
     async def keep_up(self) -> None:
-        """Does what `tick` and `follow` find to do, until it is cancelled or a broker refuses something.
+        """Do what `tick` and `follow` find to do, until cancelled or until a broker refuses something.
 
-        Where it returns, the link has done all that its definition asks for.
+        If it returns, the link has done all that its definition asks for.
         """
         if self._upkeep is not None:
             await self._upkeep.run()
@@ -121,23 +121,23 @@ class Removing(Protocol):
 
     @property
     def text(self) -> str:
-        """What an operator is shown."""
+        """The text for operators."""
 
     async def run(self) -> bool:
-        """Until the removal is due; answers whether messages may wait in the queue even so."""
+        """Wait until the removal is due; return True if it may remove messages, too."""
 
 
 class Cleanup(Protocol):
     """Removes what a link built upstream."""
 
     def removing(self, *, cluster: str, since: float) -> Removing:
-        """`cluster` is the downstream's name when the link became unwanted, at `since`."""
+        """The wait before the removal. `cluster` is the downstream's name when the link became unwanted, at `since`."""
 
     async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
-        """As long as it is `still` to be done; answers why something is left.
+        """Remove what the link built, as long as `still` returns True; return the error if something is left.
 
-        Without `messages` only where none wait. KeptError says that nothing is removed for now, InDoubtError that it
-        isn't known what waits.
+        Without `messages` only if none wait. KeptError says that nothing is removed for now, InDoubtError that it isn't
+        known what waits.
         """
 
 
@@ -164,38 +164,39 @@ class RunnableLink(ABC, Generic[LinkT]):
 
     @property
     def bound(self) -> int:
-        """How many bindings it has upstream."""
+        """The number of bindings that it has upstream."""
         return 0
 
     @property
     def known(self) -> Known | None:
-        """What it has bound upstream, where it keeps bindings there and they are known now."""
+        """The bindings that it has upstream; None if it keeps none there, or they aren't known now."""
         return None
 
     @property
     def remaining(self) -> int | None:
-        """How many messages the next session is to move, where the definition limits them."""
+        """The number of messages that the next session is to move; None if the definition doesn't limit them."""
         return None
 
     @property
     def notes(self) -> str:
-        """What an operator should know of what it built; empty where all is as defined."""
+        """The text for operators about what it built; empty if all is as defined."""
         return ""
 
     def is_suspected(self, now: float) -> bool:
-        """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
+        """True if one of its messages may have made the downstream close a connection, so that it shares none."""
         return self.path.poison_search.watch(now) is not Watch.OFF
 
     def was_served_by_another(self) -> None:
-        """Since the last session, whoever that was: what exists for the link may be other than that left it."""
+        """Note that someone else served the link since the last session: what exists for it may be different from what
+        that session left."""
 
     @abstractmethod
     def inherit(self, former: RunnableLink[Any]) -> None:
-        """Takes over what the same link has learned and built under its former definition."""
+        """Take over what the same link has learned and built under its former definition."""
 
     @abstractmethod
     def session(self, connections: Connections, *, dedicated: bool) -> Session[Any]:
-        """`dedicated`: on connections that no other link uses."""
+        """A new session; `dedicated`: on connections that no other link uses."""
 
     async def is_free(self, queue: str) -> bool:
         """True if the queue has no consumer any more."""
@@ -204,7 +205,8 @@ class RunnableLink(ABC, Generic[LinkT]):
 
     @abstractmethod
     def waits_in(self, vhost: str, /) -> str | None:
-        """The queue in this vhost of its source that its messages wait in while it has no session."""
+        """The queue in this vhost of its source that its messages wait in while it has no session; None if there is
+        none."""
 
 
 class Kind(ABC, Generic[LinkT]):
@@ -215,15 +217,15 @@ class Kind(ABC, Generic[LinkT]):
 
     @abstractmethod
     def ends(self, link: LinkT) -> Ends:
-        """Where its messages come from and go to."""
+        """The brokers that its messages come from and go to."""
 
     @abstractmethod
     def runnable(self, link: LinkT, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink[LinkT]: ...
 
     @abstractmethod
     def rewriter(self, link: LinkT, source: Connection, destination: Connection, /) -> Rewriter:
-        """What the link changes of messages on their way between these."""
+        """The changes that the link makes to messages between these connections."""
 
     @abstractmethod
     def destination(self, link: LinkT) -> Destination:
-        """Where its messages are published."""
+        """The exchange and routing key that its messages are published to."""

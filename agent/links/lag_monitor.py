@@ -1,4 +1,4 @@
-"""What is watched of a link's messages, whatever its kind: how far behind they are, and which prefetch suits them."""
+"""Monitors a link's messages, whatever its kind: how far behind they are, and which prefetch suits them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.links.flow import Flow
 
 
 class LagMonitor:
-    """Of one session. `observe` finds what to do, and sets `wake`; `catch_up` does it.
+    """Monitors one session. `observe` finds what to do, and sets `wake`; `catch_up` does it.
 
     A session rests while nothing is taken and nothing is due, which is what most of a thousand links do, most of the
     time: `is_quiet` is all that a second costs then.
@@ -30,36 +30,37 @@ class LagMonitor:
 
     @property
     def backlog(self) -> int | None:
-        """What waits at the source and here; not known before the source was looked at."""
+        """The number of messages that wait at the source and here; None before the source was looked at."""
         flow = self._flow
         return self._lag.behind(flow.unsettled + flow.unread, prefetch=flow.prefetch if flow.is_consuming else 0)
 
     @property
     def waits(self) -> bool:
-        """Whether messages wait, as far as that is known."""
+        """True if messages wait, as far as that is known."""
         return bool(self._flow.unsettled or self._lag.ready)
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing has moved or changed since it began to rest, and nothing is due."""
+        """True if nothing has moved or changed since the session began to rest, and nothing is due."""
         return now < self._rests_until and self._counts.taken == self._taken
 
     def rest(self, until: float, *, waits: bool) -> None:
-        """Once what is to be done now was found; not where messages wait."""
+        """Rest until then, once what is to be done now was found; not if messages wait."""
         flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is shown for a while
         waits = waits or flow.unaccounted > 0 or flow.is_watched or bool(flow.trouble)
         self._taken, self._rests_until = self._counts.taken, 0.0 if waits else until
 
     def stir(self) -> None:
-        """Something has changed."""
+        """End the rest: something has changed."""
         self._rests_until = 0.0
 
     @property
     def due_at(self) -> float:
-        """When to look at the source's queue."""
+        """The time to look at the source's queue."""
         return self._lag.due_at
 
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
-        """For how many seconds messages have waited and none was confirmed; while blocked none can be."""
+        """Find what is due; return for how many seconds messages have waited and none was confirmed: 0 while blocked,
+        as none can be."""
         flow, lag = self._flow, self._lag
         waited = lag.observe(now, confirmed=_done(self._counts), unsettled=flow.unsettled)
         lag.is_held = is_blocked and not flow.counts_all
@@ -76,11 +77,12 @@ class LagMonitor:
         return waited
 
     def forgive(self) -> None:
-        """What waits isn't to be taken now, and doesn't count as lag."""
+        """Let messages wait without counting that as lag: they aren't to be taken now."""
         self._lag.forgive()
 
     async def catch_up(self, look: Callable[[], Awaitable[int | None]]) -> None:
-        """`look` answers how many messages are ready at the source, None where that can't be known."""
+        """Do what `observe` found. `look` returns the number of messages that are ready at the source, None if that
+        can't be known."""
         if self._prefetch is not None:
             wanted, self._prefetch = self._prefetch, None
             await self._flow.resize(wanted)
@@ -92,5 +94,5 @@ class LagMonitor:
 
 
 def _done(counts: Counts) -> int:
-    """Messages that needed nothing more."""
+    """The number of messages that need nothing more: they are forwarded, or in the quarantine."""
     return counts.forwarded + sum(counts.quarantined.values())

@@ -31,8 +31,8 @@ from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LARGEST_TOGETHER: Final = 128 * 1024 * 1024  # bytes; what is larger than a broker's largest message by default waits
 MOST_WAITING: Final = 48 * 1024 * 1024
-"""Bytes on their way. While there are more, sources are not read: a burst would take memory for all of it, and what
-finds no room goes back and comes again much later."""
+"""The most bytes on their way to the quarantine. While there are more, sources are not read: a burst would take memory
+for all of it, and what finds no room goes back and comes again much later."""
 LONGEST_HOLD: Final = 5.0  # seconds: what follows flows, also where the quarantine takes nothing
 TASK: Final = "put messages into quarantine"
 
@@ -40,20 +40,22 @@ log = structlog.get_logger()
 
 
 class HoldsReading(Protocol):
-    """The connection that messages come from."""
+    """The connection that messages come from, whose reading can be held back."""
 
     def hold_reading(self, holder: object) -> None:
-        """Takes nothing more off the socket until every holder has let go."""
+        """Take nothing more off the socket until every holder has let go."""
 
     def release_reading(self, holder: object) -> None:
-        """This holder lets go."""
+        """Let go of what this holder holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One link's way to the quarantine beside its source, which is to be as safe as the `queue` it comes from.
+    """One link's way to the quarantine beside its source, which is to be as safe as the `queue` that the messages come
+    from.
 
-    `is_quorum`: whether that is replicated, as far as its definition shows; it may have been there before.
+    `is_quorum`: that queue is replicated, as far as its definition shows; it may have been there before. None if the
+    definition doesn't show it.
     """
 
     link: str
@@ -73,7 +75,7 @@ class _Parcel:
 
     @property
     def is_wanted(self) -> bool:
-        """What can't be acknowledged any more comes again, and is set aside then."""
+        """True if the delivery can still be settled; otherwise it comes again, and goes to the quarantine then."""
         return self.target.can_settle
 
     @property
@@ -93,15 +95,15 @@ class _Parcel:
 
 @dataclass
 class _Place:
-    """One broker's quarantine: what is on its way there."""
+    """The quarantine of one broker, with the messages on their way there."""
 
     waiting: deque[_Parcel] = field(default_factory=deque)
     is_working: bool = False
 
 
 class _Brake:
-    """Holds up sources while too much is on its way. Only messages that are here as a whole count: the rest of one that
-    isn't would never come."""
+    """Holds back the reading from sources while too much is on its way. Only complete messages count: the rest of an
+    incomplete one would never come."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -137,7 +139,7 @@ class _Brake:
 
 
 class Quarantines:
-    """Of one agent. The messages of one link arrive in their order."""
+    """The quarantines of one agent. The messages of one link arrive in their order."""
 
     def __init__(self, errors: UnexpectedErrors, *, clock: Callable[[], float] = time.time) -> None:
         self._room = Room(LARGEST_TOGETHER)
@@ -147,7 +149,8 @@ class Quarantines:
         self._brake = _Brake()
 
     def capture(self, place: object, target: PublishTracker, lane: Lane) -> Capture:
-        """For one flow; flows with an equal `place` share a connection while messages are on their way."""
+        """The collector for one flow; flows with an equal `place` share a connection while messages are on their
+        way."""
         return Capture(
             self._room, lambda captured: self._take(place, _Parcel(captured, target, lane, int(self._clock())))
         )
@@ -166,7 +169,7 @@ class Quarantines:
             self._tasks.once(TASK, self._work(key, place))
 
     async def _work(self, key: object, place: _Place) -> None:
-        """Messages may come while the connection is closed, so it is looked again."""
+        """Carry messages until none wait; more may come while the connection is being closed."""
         try:
             while place.waiting:
                 await self._carry(place)
@@ -186,8 +189,8 @@ class Quarantines:
             self._leave_all(place, str(error))
 
     async def _carry_by(self, publisher: Publisher, place: _Place, refused: BrokerError | None) -> None:
-        """Until one costs the channel: what is behind it goes by another. The first is always tried. `refused` is why
-        the queue may be missing."""
+        """Publish messages until one costs the channel: those behind it go by another. The first is always tried.
+        `refused` is the reason why the queue may be missing."""
         parcel = place.waiting[0]
         while True:
             error: BrokerError | None = None
@@ -232,7 +235,7 @@ class Quarantines:
         )
 
     def _leave_all(self, place: _Place, why: str) -> None:
-        """All of it comes again."""
+        """Give up all messages that wait: they come again."""
         while place.waiting:
             self._leave(place.waiting.popleft(), why)
 
@@ -247,8 +250,8 @@ class Quarantines:
 
 
 async def _ensure(connection: Connection, lane: Lane) -> BrokerError | None:
-    """An existing one is used as it is. Answers why it isn't known whether it exists: brokers of 4.3 show that only to
-    users who may declare it."""
+    """Declare the quarantine if it is missing; an existing one is used as it is. Return the refusal if it isn't known
+    whether it exists: brokers of 4.3 show that only to users who may declare it."""
     found = await declare(connection, "queue", quarantine.QUEUE, passive=True)
     if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
         await _declare(connection, lane)
@@ -258,7 +261,8 @@ async def _ensure(connection: Connection, lane: Lane) -> BrokerError | None:
 
 
 async def _declare(connection: Connection, lane: Lane) -> None:
-    """Where nothing shows whether the source is replicated, the quarantine is, if the broker takes such queues."""
+    """Declare the quarantine, replicated if the source is. If nothing shows whether the source is, the quarantine is,
+    if the broker takes such queues."""
     found = await is_replicated(connection, lane.queue)
     is_quorum = lane.is_quorum if found is None else found
     if is_quorum is None:
@@ -269,7 +273,8 @@ async def _declare(connection: Connection, lane: Lane) -> None:
 
 
 async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
-    """Declares it, on a connection of its own: some brokers close that where they have no such queues."""
+    """Declare the quarantine as a quorum queue, on a separate connection, which some brokers close if they have no such
+    queues; return False if the broker takes none."""
     async with await lane.opener() as trial:
         try:
             found = await declare(trial, "queue", quarantine.QUEUE, **_attributes(connection, is_quorum=True))
@@ -281,12 +286,13 @@ async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
 
 
 def _attributes(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
-    """With its type in any case: the vhost's default may be another."""
+    """The attributes of the quarantine, with its type in any case: the vhost's default may be another."""
     arguments = _quorum(connection) if is_quorum else ((declarations.TYPE, fields.text(QueueType.CLASSIC)),)
     return {"durable": True, "arguments": arguments}
 
 
 def _quorum(connection: Connection) -> Table:
-    """Looking into a quorum queue counts as a delivery, and where these are limited it would be emptied by that."""
+    """The arguments of a quorum queue without a delivery limit: looking into such a queue counts as a delivery, and a
+    limit would empty it."""
     limit = (("x-delivery-limit", fields.long(-1)),) if connection.server.limits_deliveries else ()
     return (declarations.TYPE, fields.text(QueueType.QUORUM)), *limit

@@ -1,4 +1,4 @@
-"""The kinds of links that this agent runs; what the runtime needs of them comes from here."""
+"""The registry of the kinds of links that this agent runs; what the runtime needs of them comes from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many messages the broker may send ahead, and when another prefetch suits the path better.
+"""Decides how many messages the broker may send ahead, and when another prefetch suits the path better.
 
 Why: docs/decisions/0009-prefetch-by-new-consumer.md
 """
@@ -16,7 +16,7 @@ from agent.links.flow_options import FlowOptions, PathMemory
 
 @dataclass(slots=True)
 class _WindowProgress:
-    """What had come through when the prefetch was last thought about."""
+    """The messages and bytes that had come through when the prefetch was last looked at."""
 
     at: float
     messages: int
@@ -24,7 +24,7 @@ class _WindowProgress:
 
 
 class Window:
-    """Of one flow. `current` is the prefetch of the consumer that exists, `prefetch` that of the next one."""
+    """The prefetch of one flow. `current` is that of the consumer that exists, `prefetch` that of the next one."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Window:
 
     @property
     def prefetch(self) -> int:
-        """None is counted where nothing is acknowledged."""
+        """The prefetch of the next consumer; 0 if nothing is acknowledged."""
         if not self._options.acknowledges:
             return 0
         flowing = min(self._flowing, self._options.limit or prefetch.LARGEST)
@@ -63,22 +63,22 @@ class Window:
         return max(1, min(wanted, prefetch.LARGEST - self.unsettled)) if wanted else wanted
 
     def begin(self) -> None:
-        """There is a new consumer."""
+        """Note that there is a new consumer."""
         self.current, self._held_before = self.affordable, self._held_unpublishable
 
     @property
     def unsettled(self) -> int:
-        """Messages that upstream has delivered and that are not settled."""
+        """The number of messages that upstream has delivered and that are not settled."""
         return self.target.confirms.in_flight + self.target.confirms.held if self.target else 0
 
     @property
     def has_forwarded(self) -> bool:
-        """Whether anything came through since the flow began."""
+        """True if anything came through since the flow began."""
         return self._counts.forwarded != self._forwarded_before
 
     @property
     def is_filled(self) -> bool:
-        """Whether messages that get nowhere take all places, and no more can be had."""
+        """True if messages that get nowhere take all places, and no more can be had."""
         return (
             self._for_unpublishable >= prefetch.MOST_HELD
             and self._held_unpublishable - self._held_before >= self.current
@@ -90,7 +90,7 @@ class Window:
 
     @property
     def _flowing(self) -> int:
-        """How many may be on the way."""
+        """The number of messages that may be on the way."""
         if self.is_single:
             return 1
         size = self._options.prefetch or self._path.prefetch
@@ -101,12 +101,13 @@ class Window:
         return self._options.is_quorum and self._path.fruitless >= prefetch.FRUITLESS
 
     def learn(self, wanted: int) -> None:
-        """The prefetch that is due; kept for the next session."""
+        """Set the prefetch of the next consumer to `wanted`, also for the next session."""
         if wanted != self.prefetch:
             self._path.prefetch = wanted - self._for_unpublishable
 
     def better(self, now: float) -> int | None:
-        """The prefetch to change to, where another suits what went through since the last call; about once a second."""
+        """The prefetch to change to, if another suits what went through since the last call; None otherwise. Call it
+        about once a second."""
         before, self._progress = self._progress, self._count(now)
         messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self.has_forwarded:
@@ -142,7 +143,8 @@ class Window:
         return self.target.held_unpublishable if self.target else 0
 
     def _make_room(self) -> bool:
-        """Whether a larger prefetch is due, since what is held and can't be published fills the one that is.
+        """Reserve places for what is held and can't be published; return True if a larger prefetch is due, since these
+        fill the current one.
 
         Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
         """

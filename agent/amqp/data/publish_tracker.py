@@ -199,17 +199,17 @@ class PublishTracker:
 
     @property
     def oldest_unconfirmed(self) -> float | None:
-        """When the message that has waited longest for its confirm was read; None if none waits."""
+        """The time when the message that has waited longest for its confirm was read; None if none waits."""
         return self._batches[0][1] if self._batches else None
 
     @property
     def oldest_refused(self) -> float | None:
-        """When the message that has waited longest since the downstream refused it was first refused; None if none
+        """The time when the oldest message that waits after a refusal by the downstream was first refused; None if none
         waits."""
         return None if self.refused is None else self.refused.oldest
 
     def streams(self, *, midway: bool) -> None:
-        """Note if the broker has the beginning of a message and waits for the rest."""
+        """Record if the broker has the beginning of a message and waits for the rest."""
         self._channel.is_midway = midway
 
     def took(self, count: int) -> None:

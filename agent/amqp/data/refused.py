@@ -143,7 +143,7 @@ class Refused:
 
     @property
     def oldest(self) -> float | None:
-        """When the message that has waited longest was first refused; None if none waits."""
+        """The time when the message that has waited longest was first refused; None if none waits."""
         oldest = self._oldest
         return None if oldest is None else oldest[0]
 

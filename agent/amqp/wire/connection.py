@@ -81,12 +81,12 @@ class WireConnection(asyncio.BufferedProtocol):
 
     @property
     def heard(self) -> float:
-        """When anything was last received from the peer, by the loop's clock."""
+        """The time when anything was last received from the peer, by the loop's clock."""
         return self._inbound.heard
 
     @property
     def said(self) -> float:
-        """When anything was last written."""
+        """The time when anything was last written, by the loop's clock."""
         return self._said
 
     @property

@@ -1,1 +1,1 @@
-"""Exchange federation: what exists upstream for a link, its messages and its upkeep."""
+"""Exchange federation: the objects that a link keeps upstream, its messages and its upkeep."""

@@ -1,4 +1,4 @@
-"""Binds the upstream exchange to the internal one, a binding for each group, many on the way at once.
+"""Binds the upstream exchange to the internal one, with a binding for each group, and many requests in flight.
 
 Why: docs/decisions/0032-few-round-trips.md
 """
@@ -29,12 +29,13 @@ PER_LANE: Final = 25
 
 Asked = tuple[Channel, GroupedBinding, asyncio.Future[Call]]
 MOST_REFUSED: Final = 1_000
-"""At once: each costs a channel and a line of the upstream's log, and a tenant may have any number."""
+"""The most refused groups at once: each costs a channel and a line of the upstream's log, and a tenant may have any
+number."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A group whose binding fits into no frame or that the broker refuses; why in an operator's words."""
+    """A group whose binding fits into no frame or that the broker refuses; `why` is in an operator's words."""
 
     group: GroupedBinding
     why: str
@@ -45,7 +46,7 @@ class LeftOut:
 class Binder:
     """Binds and unbinds groups, many in flight.
 
-    A broker works through one channel's questions one by one, so very many are spread over several.
+    A broker works through one channel's requests one by one, so very many are spread over several channels.
     """
 
     def __init__(self, connection: Connection, channels: ChannelPool, *, source: str, destination: str) -> None:
@@ -55,15 +56,16 @@ class Binder:
         self._destination = destination
 
     async def bind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
-        """Answers those that were left out: one binding of a tenant must not keep the others from being made."""
+        """Bind groups; return those that were left out: one binding of a tenant must not keep the others from being
+        made."""
         return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
     async def unbind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
-        """Answers those that stay bound: topic permissions of a former time may have allowed them."""
+        """Unbind groups; return those that stay bound: former topic permissions may have allowed them."""
         return await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
     async def bind_again(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
-        """What exists already, most likely; nothing waits for it."""
+        """Bind groups that most likely are bound already, on one channel at a time: nothing waits for it."""
         left_out: list[LeftOut] = []
         while groups:
             async with self._channels.borrow() as channel:
@@ -73,7 +75,7 @@ class Binder:
         return left_out
 
     async def depth(self, queue: str) -> int:
-        """How many messages are ready in a queue."""
+        """The number of messages that are ready in a queue."""
         async with self._channels.borrow() as channel:
             try:
                 answer = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
@@ -94,7 +96,7 @@ class Binder:
         return left_out
 
     def _lanes(self, count: int) -> list[Channel]:
-        """One for few groups, and few where other links need what channels there are."""
+        """The channels to use: one for few groups, and few if other links need what channels there are."""
         wire = self._connection.wire
         wanted = max(1, min(count // PER_LANE, LANES, wire.free_channels // LANES))
         return [wire.begin_channel() for _ in range(wanted)]
@@ -107,7 +109,8 @@ class Binder:
         groups: Collection[GroupedBinding],
         left_out: list[LeftOut],
     ) -> list[GroupedBinding]:
-        """Adds to `left_out`; answers those to ask again, as another's refusal closed their channel."""
+        """Ask for all groups, and add the refused ones to `left_out`; return those to ask for again, as another's
+        refusal closed their channel."""
         asked: list[Asked] = []
         again: list[GroupedBinding] = []
         refused: set[Channel] = set()
@@ -140,8 +143,8 @@ class Binder:
     async def _settle(
         self, asked: list[Asked], method: Method, refused: set[Channel], left_out: list[LeftOut]
     ) -> list[GroupedBinding]:
-        """Looks at the answers in order, so the first error of a lane is the culprit's; what follows it there is to be
-        asked again."""
+        """Look at the answers in order, so that the first error of a lane is the culprit's; return what follows it
+        there, to be asked for again."""
         again = []
         for lane, group, future in asked:
             try:

@@ -1,4 +1,4 @@
-"""What one exchange link keeps upstream: queue, internal exchange and bindings, made in few round trips.
+"""Builds what one exchange link keeps upstream: queue, internal exchange and bindings, in few round trips.
 
 Why: docs/decisions/0031-plan-and-run-agree.md, docs/decisions/0032-few-round-trips.md
 """
@@ -44,7 +44,8 @@ log = structlog.get_logger()
 
 
 class Builder:
-    """`prepare` comes first, then `complete`, then `replace`, then what else changes; all may raise BrokerError."""
+    """Builds, for one session, what a link keeps upstream. `prepare` comes first, then `complete`, then `replace`, then
+    the other methods; all may raise BrokerError."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Builder:
 
     @property
     def labels(self) -> dict[str, str]:
-        """How the log names the link."""
+        """The labels of the link in the log."""
         link = self._link
         return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
 
@@ -85,21 +86,21 @@ class Builder:
 
     @property
     def replaces(self) -> bool:
-        """Whether something that serves is to be deleted."""
+        """True if an internal exchange is still to be deleted, because another one replaces it."""
         return any(isinstance(step, DeleteInternal) for step in self._steps)
 
     @property
     def bound(self) -> int:
-        """How many groups are bound."""
+        """The number of groups that are bound."""
         return len(self._built.bound)
 
     @property
     def left_out(self) -> int:
-        """How many groups can't be bound there."""
+        """The number of groups that can't be bound there."""
         return len(self._built.left_out)
 
     async def prepare(self) -> None:
-        """The upstream exchange, the queue, and an internal exchange to bind to."""
+        """Ensure the upstream exchange, the queue, and an internal exchange to bind to."""
         if names.are_too_long(self._queue):
             raise PermanentError(
                 f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
@@ -111,7 +112,8 @@ class Builder:
             seen = await self._begin(seen)
 
     async def _ensure_and_look(self) -> Seen:
-        """Exchange and queue are the same in every case, so they are declared while it is looked what exists."""
+        """Ensure exchange and queue, and look at the same time what else exists: these two are the same in every
+        case."""
         built, where = self._built, self._wanted.route.upstream
         letters, ((is_new, has_canary), (consumers, built.note)) = await gather_both(
             self._existing_letters(),
@@ -138,9 +140,11 @@ class Builder:
         return await gather_both(self._look_at_exchange(), self._ensure_queue())
 
     async def _look_at_exchange(self) -> tuple[bool, bool]:
-        """Whether it had to be created, and whether the canary shows that it was not deleted since.
+        """Ensure the upstream exchange; return if it had to be created, and if the canary shows that it was not deleted
+        since.
 
-        One question after the other: links that begin side by side have no more channels than `pool` counts on.
+        One request comes after the other: links that begin at the same time have no more channels than `pool` counts
+        on.
         """
         is_new, built = await self._ensure_exchange(), self._built
         if is_new or built.letter is None or not built.has_canary:
@@ -148,7 +152,8 @@ class Builder:
         return False, await self._canary.survived()
 
     async def _begin(self, seen: Seen) -> Seen | None:
-        """Does the steps up to the first bindings; answers what was seen better on the way, if anything was."""
+        """Do the steps up to the first bindings; return a corrected view of what exists if one of them shows it to be
+        different."""
         while self._steps and not isinstance(self._steps[0], Connect | DeleteInternal):
             step = self._steps.pop(0)
             if not isinstance(step, EnsureInternal) or step.verb is Verb.CREATE:
@@ -158,7 +163,8 @@ class Builder:
         return None
 
     async def _try(self, step: EnsureInternal) -> bool:
-        """False where it has other arguments, or a type that is known no more: the plugin was disabled."""
+        """Declare the internal exchange; return False if it has other arguments, or a type that is no longer known
+        because the plugin was disabled."""
         try:
             await self._do(step)
         except BrokerError:
@@ -168,7 +174,7 @@ class Builder:
         return True
 
     async def complete(self, bindings: Iterable[Binding], *, holds_queue: bool) -> None:
-        """Binds queue and groups."""
+        """Bind the queue and the groups; raise PermanentError if topic permissions allow no routing key."""
         self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
@@ -178,10 +184,9 @@ class Builder:
             raise PermanentError(f"{self._up.where}: topic permissions allow no routing key of {name!r}. {advice}")
 
     async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
-        """Deletes what served before. Only who holds the queue may, which `still` raises BrokerError over otherwise:
-        another agent that takes the link over at the same moment may have built it just now, and be the one whose
-        messages come through it.
-        """
+        """Delete the internal exchange that served before. Only the agent that holds the queue may do that, and `still`
+        raises BrokerError if this one no longer does: another agent that takes the link over at the same moment may
+        have built it just now, and be the one whose messages come through it."""
         if self._steps and not self._is_sure:
             await self._bind_again()
         while self._steps:
@@ -189,9 +194,9 @@ class Builder:
             await self._take_step(bindings)
 
     async def _bind_again(self) -> None:
-        """Another agent that held the queue for a moment may have deleted what it had built or knew. Declared here
-        since, it exists with nothing bound to it. Nobody else deletes anything while this link holds the queue.
-        """
+        """Bind the queue and the groups again. Another agent that held the queue for a moment may have deleted what it
+        had built or knew. The internal exchange may then have been declared here since, with nothing bound to it.
+        Nobody else deletes anything while this link holds the queue."""
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
             _, left_out = await gather_both(queue_bound, self._binder.bind(self._built.bound))
@@ -210,7 +215,8 @@ class Builder:
         await gather_both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
 
     async def _do(self, step: Step) -> None:
-        """Exchange and queue exist by now, and the canary is placed while the link runs."""
+        """Do a step other than `Connect`. Exchange and queue exist by now, and the canary is placed while the link
+        runs."""
         match step:
             case EnsureInternal(_, letter, bound):
                 name = self._wanted.internal(letter)
@@ -234,7 +240,7 @@ class Builder:
         return Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal)
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
-        """Brings the bindings upstream in step; only what differs is sent."""
+        """Bring the bindings upstream in step; only what differs is sent."""
         built, binder = self._built, self._binder
         if binder is None:
             return
@@ -251,37 +257,37 @@ class Builder:
             built.letter = self._letter
 
     def watching(self, link: MonitoredLink) -> AbstractContextManager[None]:
-        """In the meantime `link` learns what goes missing."""
+        """A context in which `link` learns what goes missing."""
         return self._monitor.watching(link)
 
     @property
     def canary(self) -> str | None:
-        """The exchange that goes with the upstream exchange."""
+        """The name of the canary, which is deleted with the upstream exchange; None if there is none."""
         return self._canary.name if self._built.has_canary else None
 
     @property
     def internal(self) -> str | None:
-        """The internal exchange, where its name is short enough to ask for."""
+        """The name of the internal exchange; None if it is too long to ask for."""
         name = self._internal
         return name if names.can_be_asked_for(name, self._up.vhost) else None
 
     @property
     def must_assert(self) -> bool:
-        """Whether nothing else shows that the upstream exchange was deleted."""
+        """True if bindings have to be asserted, since nothing else shows that the upstream exchange was deleted."""
         return not (self._built.has_canary or self._canary.is_needless)
 
     @property
     def doubtful(self) -> int:
-        """How many groups may not be bound, though they were."""
+        """The number of groups that were bound, and may be bound no longer."""
         return len(self._built.doubtful)
 
     @property
     def lacks_canary(self) -> bool:
-        """Whether one may be placed and none was tried."""
+        """True if a canary may be placed, and none was tried yet."""
         return not (self._built.has_canary or self._has_tried_canary or self._canary.is_needless)
 
     async def ensure_canary(self) -> None:
-        """Places the canary of a link that runs already."""
+        """Place the canary of a link that runs already, if it lacks one."""
         if not self.lacks_canary:
             return
         self._has_tried_canary = True
@@ -291,7 +297,7 @@ class Builder:
             self._built.doubtful = list(self._built.bound)
 
     async def remove_rivals(self) -> None:
-        """What another that lost the queue to this link has built: nobody knows what is bound to it."""
+        """Delete what another agent that lost the queue to this link has built: nobody knows what is bound to it."""
         self._built.may_have_rival = False
         other = self._wanted.internal(names.other_letter(self._letter))
         if await upstream_objects.exists(self._up, other, spare=self._exchanges.spare):
@@ -300,7 +306,7 @@ class Builder:
 
     @property
     def restored_at(self) -> float | None:
-        """When the upstream exchange was found missing, while that is noted."""
+        """The time when the upstream exchange was found missing; None if that isn't noted."""
         return self._built.restored_at if self._built.restored else None
 
     def forget_restored(self) -> None:
@@ -313,7 +319,8 @@ class Builder:
         self._built.restored_at = asyncio.get_running_loop().time()
 
     async def restore(self, missing: str) -> None:
-        """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
+        """Create the upstream exchange, its canary and its bindings again. It was deleted, and may exist again with
+        nothing bound to it."""
         built, binder = self._built, self._binder
         if binder is None:
             return
@@ -327,9 +334,9 @@ class Builder:
         built.letter = self._letter
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
-        """Binds again the next of what should be bound, in turn: a binding may have been removed.
+        """Bind the next `count` groups again, in turn: a binding may have been removed.
 
-        What can't wait for the end of it is done `between`, and may change what should be bound.
+        `between` does what can't wait until the end, and may change what should be bound.
         """
         if self._binder is None:
             return
@@ -341,7 +348,7 @@ class Builder:
             await self._assert(self._binder, self._next_groups(size))
 
     def _next_groups(self, count: int) -> list[GroupedBinding]:
-        """Those in doubt first."""
+        """The next groups to bind again, those in doubt first."""
         bound, doubtful = self._built.bound, self._built.doubtful
         taken = doubtful[-count:]
         del doubtful[-count:]
@@ -366,17 +373,18 @@ class Builder:
                 self._more_may_be, self._built.letter = True, None
 
     async def is_type_known(self) -> bool:
-        """Where the plugin was disabled over there, its type is no longer known, and publishing to the exchange
-        that ours is bound to fails: the link has to be built again, with another type."""
+        """True if the type of the internal exchange is still known upstream. If the plugin was disabled there, it
+        isn't, and publishing to the exchange that ours is bound to fails: the link has to be built again, with another
+        type."""
         name = self._internal
         return not self.is_native or await self._exchanges.is_type_known(name, self._wanted.internal_arguments)
 
     def lost(self, what: str) -> TransientError:
-        """Why the link has to be built again."""
+        """The error that makes the link be built again."""
         return TransientError(f"{self._up.where}: internal exchange {self._internal!r} {what}: built again")
 
     async def depth(self) -> int | None:
-        """How many messages are ready upstream."""
+        """The number of messages that are ready upstream; None before the internal exchange is declared."""
         return None if self._binder is None else await self._binder.depth(self._queue)
 
     @property

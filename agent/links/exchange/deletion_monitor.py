@@ -1,7 +1,7 @@
 """Notices that an upstream exchange was deleted: over AMQP one that was created again looks like the former one.
 
-A link keeps a `Canary` upstream, an exchange that goes with the upstream exchange. One `DeletionMonitor` looks at what
-all links of a control connection keep there, every few seconds, at little cost.
+A link keeps a `Canary` upstream, an exchange that is deleted with the upstream exchange. One `DeletionMonitor` looks at
+what all links of a control connection keep there, every few seconds, at little cost.
 
 Why: docs/decisions/0034-canary.md
 """
@@ -36,7 +36,7 @@ _FALLBACK = "bindings are bound again every 25 s instead, to notice that the ups
 
 @dataclass
 class Canary:
-    """Of one link: an auto-delete exchange whose only binding leads to the upstream exchange.
+    """The canary of one link: an auto-delete exchange whose only binding leads to the upstream exchange.
 
     When the upstream exchange is deleted, the binding goes, and the canary with it; re-creating the exchange doesn't
     bring it back. Nothing is published to it, so nothing reaches the upstream exchange that way.
@@ -53,13 +53,14 @@ class Canary:
 
     @property
     def is_needless(self) -> bool:
-        """Nobody can delete the upstream exchange."""
+        """True if nobody can delete the upstream exchange."""
         return names.is_permanent(self.exchange)
 
     async def place(self) -> bool:
-        """Whether a deletion of the upstream exchange shows from now on; `note` says why not.
+        """Declare and bind the canary. Return True if a deletion of the upstream exchange shows from now on; if not,
+        `note` has the reason, and is empty if the canary is needless.
 
-        Raises where the upstream exchange is missing.
+        Raises BrokerError if the upstream exchange is missing.
         """
         self.note = ""
         if self.is_needless:
@@ -82,10 +83,10 @@ class Canary:
         return False
 
     async def survived(self) -> bool:
-        """Whether the upstream exchange was not deleted since `place`; a canary that lost its binding goes.
+        """True if the upstream exchange was not deleted since `place`; a canary that lost its binding is deleted.
 
         After a broker's restart a look isn't enough: a durable canary outlives an exchange that isn't durable, and a
-        canary may exist unbound. The broker refuses to delete it only where it is bound.
+        canary may exist unbound. The broker refuses to delete it only if it is bound.
         """
         if self.name is None:
             return False
@@ -98,7 +99,8 @@ class Canary:
             await delete_exchange(self.connection, self.name)
 
     async def _declare_and_bind(self, name: str) -> ChannelClosedError | None:
-        """Both are asked at once, on a channel of their own, which a refusal closes."""
+        """Declare and bind the canary, with both requests sent at once on a separate channel, which a refusal closes;
+        return the refusal, if any."""
         channel = self.connection.wire.begin_channel()
         attributes = {"type": "fanout", "durable": True, "auto_delete": True, "internal": True}
         declared = channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, **attributes)
@@ -131,50 +133,50 @@ log = structlog.get_logger()
 
 
 class MonitoredLink(Protocol):
-    """A link that runs. What it is asked to do it does later, after its current work."""
+    """A running link. It does what it is asked to do later, after its current work."""
 
     @property
     def canary(self) -> str | None:
-        """The exchange that goes with the upstream exchange; None where there is none."""
+        """The name of its canary, which is deleted with the upstream exchange; None if there is none."""
 
     @property
     def lacks_canary(self) -> bool:
-        """Whether none was tried to be placed."""
+        """True if a canary may be placed, and none was tried yet."""
 
     def place_canary(self) -> None:
-        """Try it."""
+        """Try to place its canary."""
 
     @property
     def internal(self) -> str | None:
-        """Its internal exchange; None where the name is too long to ask for."""
+        """The name of its internal exchange; None if it is too long to ask for."""
 
     @property
     def is_native(self) -> bool:
-        """Whether that is of the federation plugin's type."""
+        """True if the internal exchange is of the federation plugin's type."""
 
     @property
     def assertable(self) -> int:
-        """How many bindings are to be asserted in the background."""
+        """The number of bindings to assert in the background."""
 
     @property
     def doubtful(self) -> int:
-        """How many of them may be missing, and come first."""
+        """The number of bindings that may be missing, and are asserted first."""
 
     def on_missing(self, name: str) -> None:
-        """One of its exchanges is missing."""
+        """React to one of its exchanges that is missing."""
 
     def on_unknown_type(self) -> None:
-        """The plugin's exchange type is no longer known there."""
+        """React to the plugin's exchange type, which is no longer known there."""
 
     def assert_some(self, count: int) -> None:
         """Bind the next `count` bindings again."""
 
     async def is_type_known(self) -> bool:
-        """Whether the plugin's exchange type is known there; asks for it from time to time."""
+        """True if the plugin's exchange type is known there; asks for it from time to time."""
 
 
 class DeletionMonitor:
-    """Of one connection; works while links are on it."""
+    """Looks at the exchanges of the links on one connection, while there are any."""
 
     def __init__(self, control: Shared, errors: UnexpectedErrors) -> None:
         self._tasks = GuardedTasks(errors)
@@ -215,7 +217,7 @@ class DeletionMonitor:
             log.debug("exchanges not looked at", error=str(error))
 
     async def look(self, seconds: float) -> None:
-        """One round, `seconds` after the last one."""
+        """Do one round, `seconds` after the last one."""
         self._round += 1
         for link in islice((link for link in self._links if link.lacks_canary), PLACED_AT_ONCE):
             link.place_canary()
@@ -228,8 +230,8 @@ class DeletionMonitor:
             link.assert_some(count)
 
     def _owners(self) -> dict[str, MonitoredLink]:
-        """What is looked at in this round, and whose it is. Of many links each has its turn less often, as a thousand
-        of them would cost brokers a lot."""
+        """The names of the exchanges to look at in this round, each with its link. Of many links each has its turn less
+        often, as a thousand of them would cost brokers a lot."""
         is_many = len(self._links) > FEW
         owners = {link.canary: link for link in self._turn(MANY_EVERY if is_many else 1)}
         every = MANY_INTERNAL_EVERY if is_many else INTERNAL_EVERY
@@ -248,7 +250,7 @@ class DeletionMonitor:
 
 
 class DeletionMonitors:
-    """One for each connection that upstreams are asked on."""
+    """The deletion monitors, one for each connection for requests to upstreams."""
 
     def __init__(self, errors: UnexpectedErrors) -> None:
         self._errors = errors

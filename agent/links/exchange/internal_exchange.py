@@ -1,4 +1,4 @@
-"""Internal exchanges of the plugin's own type, where the broker over there knows it.
+"""Internal exchanges of the plugin's own type, if the upstream broker knows it.
 
 Why: docs/decisions/0036-plugin-disabled-upstream.md
 """
@@ -22,7 +22,8 @@ from agent.links.exchange.upstream_objects import declare_internal
 
 @dataclass
 class TypeSupport:
-    """Of the broker at the end of one connection; `is_known` is None until it was asked, at `asked_at`."""
+    """The plugin type's support by the broker at the end of one connection; `is_known` is None until it was asked, at
+    `asked_at`."""
 
     is_known: bool | None = None
     asked_at: float = 0.0
@@ -30,7 +31,8 @@ class TypeSupport:
 
 
 class PluginTypes:
-    """What one link found out holds for all links of that connection."""
+    """The support of the plugin's type, by connection: what one link finds out holds for all links of that
+    connection."""
 
     def __init__(self) -> None:
         self.endpoints: set[AmqpUri] = set()  # that knew the type last
@@ -44,7 +46,8 @@ ASK_AGAIN: Final = 15.0
 
 
 class InternalExchanges:
-    """Of one link, on a connection that it shares: what one finds out about the broker holds for all on it.
+    """The internal exchanges of one link, on a connection that it shares: what one link finds out about the broker
+    holds for all on it.
 
     A broker that was away may have come back as another release, or with another set of plugins.
     """
@@ -52,7 +55,7 @@ class InternalExchanges:
     def __init__(
         self, brokers: Brokers, types: PluginTypes, link: ExchangeLink, *, control: Shared, first: asyncio.Future[Any]
     ) -> None:
-        """`first` has to be done before a connection is spent on finding out."""
+        """`first` has to be done before a connection is spent on finding out about the type."""
         self._brokers = brokers
         self._types = types
         self._found = types.of(control)
@@ -61,7 +64,7 @@ class InternalExchanges:
         self._first = first
 
     async def declare(self, name: str, native: Table) -> bool:
-        """Answers whether it is of the plugin's type, which `native` are the arguments for."""
+        """Declare an internal exchange; return True if it is of the plugin's type, whose arguments are `native`."""
         found = self._found
         async with found.asking:
             if found.is_known is None:
@@ -74,7 +77,8 @@ class InternalExchanges:
         return speaks
 
     async def is_type_known(self, name: str, native: Table) -> bool:
-        """Whether the plugin is there yet; now and then one link asks for all, and some brokers hang up over it."""
+        """True if the plugin is still there; now and then one link asks for all, over which some brokers close the
+        connection."""
         found, now = self._found, asyncio.get_running_loop().time()
         if found.is_known and now - found.asked_at >= ASK_AGAIN:
             found.asked_at = now
@@ -88,7 +92,8 @@ class InternalExchanges:
 
     @property
     def _may_be_asked(self) -> bool:
-        """An old broker closes the connection over a type that it doesn't know; one that knew it is trusted once."""
+        """True if the broker may be asked for the type on the shared connection: an old broker closes it over a type
+        that it doesn't know. One that knew it is trusted once."""
         connection = self._control.connection
         return connection.server.outlives_unknown_types or connection.uri in self._types.endpoints
 
@@ -101,7 +106,8 @@ class InternalExchanges:
         return speaks
 
     async def _try(self, name: str, native: Table) -> bool:
-        """On a connection that may be lost; where none is to be had, the type that every broker knows will do."""
+        """Declare the internal exchange on a connection that may be lost; return True if it is of the plugin's type. If
+        no connection is to be had, the type that every broker knows will do."""
         try:
             async with await self.spare() as connection:
                 speaks = await declare_internal(connection, name, native=native)
@@ -112,6 +118,6 @@ class InternalExchanges:
         return speaks
 
     async def spare(self) -> Connection:
-        """A connection that may be lost, opened after those that the link needs."""
+        """Open a connection that may be lost, after those that the link needs."""
         await asyncio.wait([self._first])
         return await self._brokers.trial(self._brokers.federation_ends(self._link).source, self._control.connection.uri)

@@ -39,7 +39,8 @@ LOOK_EVERY: Final = 1.0
 
 
 class ExchangeLinks(Kind[ExchangeLink]):
-    """They share what was found out about upstream brokers, and who looks at what exists there."""
+    """All exchange links of an agent. They share what was found out about upstream brokers, and the monitors of what
+    exists there."""
 
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
@@ -79,14 +80,15 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
         return self.built.notes
 
     def inherit(self, former: RunnableLink[Any]) -> None:
-        """What was built stays known; what of it no longer fits is replaced."""
+        """Keep what the former link built, unless this one leads elsewhere; what of it no longer fits is replaced."""
         if not isinstance(former, RunnableExchangeLink):
             return
         if not leads_elsewhere(map(str, former.link.uris), map(str, self.link.uris)):
             self.built = former.built
 
     def was_served_by_another(self) -> None:
-        """The internal exchange may be another one of the same name, with other bindings or none."""
+        """Forget what is bound: the internal exchange may be another one of the same name, with other bindings or
+        none."""
         self.built.letter = None
         self.built.may_have_rival = True
 
@@ -120,7 +122,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         return await self._brokers.probing(self._runnable.ends.source, control.connection.uri)
 
     async def open(self) -> None:
-        """Connections for messages are opened while it is looked what exists upstream."""
+        """Open the session; connections for messages are opened while it looks what exists upstream."""
         link = self._link
         ends = self._runnable.ends
         control = await self._connections.ask(ends.source)
@@ -194,9 +196,10 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         )
 
     async def _bind(self, building: Builder, starting: asyncio.Future[None]) -> frozenset[Binding]:
-        """What waits in the queue flows while bindings are still made: there may be very many of them.
+        """Bind everything, and return the bindings. Messages that wait in the queue flow meanwhile: there may be very
+        many bindings.
 
-        They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
+        Changed bindings are followed while messages can't flow yet, too: a downstream may be blocked for hours.
         """
         if building.may_have_rival or building.replaces:
             await _settled_soon(starting)
@@ -212,16 +215,16 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         return bound
 
     def _check_ends(self) -> None:
-        """Raises BrokerError where the queue is no longer held."""
+        """Raise BrokerError if the queue is no longer held."""
         ended = next((end for end in self.ends if end.done()), None)
         if ended is not None:
             raise self.explain(ended)
 
 
 async def _settled_soon(starting: asyncio.Future[None]) -> None:
-    """Of agents that take a link over at the same moment only the one that gets the queue is to bind: it couldn't know
-    what others have bound to the same internal exchange.
-    """
+    """Give the flow a moment to start, and raise its error if it can't. Of agents that take a link over at the same
+    moment only the one that gets the queue is to bind: it couldn't know what others have bound to the same internal
+    exchange."""
     await asyncio.wait([starting], timeout=LOOK_EVERY)
     if starting.done():
         starting.result()

@@ -34,17 +34,17 @@ from agent.errors import BrokerError, Side, happening_on
 from agent.links.flow import Flow
 
 SILENT: Final = 2.8
-"""Intervals without an answer. It is looked once in a second: with `probe: 10s`, a link that delivers nothing is seen
-before 30 seconds are over."""
+"""Intervals without an answer after which a link isn't proved to deliver. It is looked once in a second: with `probe:
+10s`, a link that delivers nothing is seen before 30 seconds are over."""
 QUEUE: Final = names.AGENT_PREFIX + "probes "
 LOOKS: Final = 2
-"""At the queue in an interval, while a probe is on its way: another one follows in time where it is lost."""
+"""Looks at the queue in an interval, while a probe is on its way: another probe follows in time if it is lost."""
 
 Opener = Callable[[], Awaitable[Shared]]
 
 
 class Probing:
-    """Of one session; `run` does it. `wall` is seconds since 1970, for what is shown."""
+    """The probes of one session; `run` sends them. `wall` returns seconds since 1970, for what is shown."""
 
     def __init__(
         self,
@@ -76,12 +76,14 @@ class Probing:
 
     @property
     def lag(self) -> float | None:
-        """Seconds that the last probe took; more where the next one has waited for longer."""
+        """The seconds that the last probe took; more if the next one has waited for longer; None before the first one
+        arrives."""
         waiting = self._loop.time() - self._on_its_way.sent if self._on_its_way else 0.0
         return None if self._lag is None else max(self._lag, waiting)
 
     def observe(self, now: float, *, forwarded: int, is_blocked: bool) -> str:
-        """Why it isn't proved that the link delivers; empty where it is. Messages that get through prove it, too."""
+        """The reason why it isn't proved that the link delivers; empty if it is. Messages that get through prove it,
+        too."""
         is_blocked = is_blocked or (self._upstream is not None and self._upstream.wire.blocked is not None)
         if is_blocked or forwarded != self._forwarded:
             self._forwarded, self._proved_at = forwarded, now
@@ -94,7 +96,8 @@ class Probing:
 
     @property
     def trouble_is_at(self) -> Side:
-        """Where probes can't be sent or heard, if that is why none comes through."""
+        """The side at which probes can't be sent or received, if that is why none comes through; otherwise the
+        downstream."""
         return (self._trouble.side if self._trouble is not None else None) or Side.DOWNSTREAM
 
     def publish(self, token: bytes, channel: int) -> bytes | None:
@@ -107,7 +110,8 @@ class Probing:
         return frames.frame(frames.METHOD, channel, methods.BASIC_PUBLISH.encode(routing_key=self._private))
 
     async def run(self, opener: Opener) -> None:
-        """Until cancelled. `opener` opens what probes are published by; a failure is shown, and tried again."""
+        """Send probes until cancelled. `opener` opens the connection to publish them on; a failure is shown, and tried
+        again."""
         while True:
             try:
                 with happening_on(Side.UPSTREAM):
@@ -141,7 +145,7 @@ class Probing:
             into.leave()
 
     def _ended(self, out: Channel, into: Channel, upstream: Connection) -> BrokerError:
-        """Why one of the channels is closed."""
+        """The error with which one of the channels was closed, with its side."""
         is_upstream = out.closed.done()
         error = (out if is_upstream else into).closed.result()
         if isinstance(error, ChannelClosedError):
@@ -161,7 +165,7 @@ class Probing:
         self._is_listening = True
 
     async def _look(self, upstream: Connection, channel: Channel) -> None:
-        """Where a probe is lost, another one may be sent."""
+        """Look at the queue; if the probe was lost, another one may be sent."""
         way, flow = self._on_its_way, self._flow
         if way is None or upstream.wire.blocked is not None:  # what is blocked answers nothing
             return

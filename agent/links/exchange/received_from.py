@@ -1,7 +1,7 @@
-"""What an exchange link adds to every message: its entry in `x-received-from`.
+"""The entry that an exchange link adds to every message's `x-received-from`.
 
 Anyone may forge the header, and make it as large as a frame. So nothing of it is decoded: tables are walked by their
-lengths, and only a hop's cluster and vhost are compared, as bytes. `core.hops` says the same of decoded tables.
+lengths, and only a hop's cluster and vhost are compared, as bytes. `core.hops` does the same with decoded tables.
 
 Why: docs/decisions/0004-headers-as-bytes.md
 """
@@ -65,9 +65,10 @@ class ReceivedFromHeader:
         return self._entries[delivery.redelivered]
 
     def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
-        """The table to publish with, or why the message is dropped; CodecError where what has to be read is no table.
+        """The table to publish with, or the reason why the message is dropped; raise CodecError if what has to be read
+        is no table.
 
-        Hops put the header first, so that is where it is looked for first.
+        Hops put the header first, so it is looked for there first.
         """
         hop = self._hops[delivery.redelivered]
         if headers.startswith(self._array, 4):
@@ -87,7 +88,8 @@ class ReceivedFromHeader:
         return table(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
 
     def _judge(self, past: bytes) -> Verdict:
-        """`past` are the entries of the array; no more of them are looked at than the message may have."""
+        """The verdict on a message with the hops `past`, the entries of its array; no more of them are looked at than
+        the message may have."""
         items: list[tuple[int, int]] = []
         at = 0
         while at < len(past) and len(items) < self._max_hops:
@@ -103,7 +105,7 @@ class ReceivedFromHeader:
         return verdict
 
     def _is_here(self, hop: bytes, at: int, end: int) -> bool:
-        """Whether an entry names the downstream; of two fields of one name the first counts."""
+        """True if an entry names the downstream; of two fields of one name the first counts."""
         if self._cluster is None:
             return False
         wanted = {True: self._cluster, False: self._vhost}

@@ -1,4 +1,4 @@
-"""The end of a link that is gone for good: first the wait, while what it built upstream stays, then its removal.
+"""The end of a link that is gone for good: first a wait, while what it built upstream stays, then its removal.
 
 Why: docs/decisions/0030-removal-waits.md
 """
@@ -56,9 +56,10 @@ class ExchangeCleanup:
 
 
 class RemovalWait:
-    """`cluster` is the downstream's name under which the queue was built, `since` when the link became unwanted.
+    """The wait before the removal. `cluster` is the downstream's name under which the queue was built, `since` when the
+    link became unwanted.
 
-    `messages` wait in its queue; None where that can't be known now.
+    `messages` wait in its queue; None if that can't be known now.
     """
 
     def __init__(self, link: ExchangeLink, brokers: Brokers, *, cluster: str, since: float) -> None:
@@ -73,23 +74,23 @@ class RemovalWait:
 
     @property
     def _left(self) -> float:
-        """Seconds; a change of the configuration holds for the links that wait already."""
+        """The seconds until the removal is due; a change of the configuration applies to links that wait already."""
         return self._brokers.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
 
     @property
     def _is_long_ago(self) -> bool:
-        """Whether even messages have waited for long enough."""
+        """True if even a link with messages has waited for long enough."""
         return self._brokers.cleanup_after.due_at(self._since, None) <= self._loop.time()
 
     @property
     def text(self) -> str:
-        """What an operator is shown; nothing before the first look is over."""
+        """The text for operators; empty before the first look is over."""
         if not self.looks:
             return ""
         return announce(self._left, self.messages, held=self._brokers.holds_removals(self._link))
 
     async def run(self) -> bool:
-        """Until the removal is due; answers whether messages may wait in the queue even so."""
+        """Wait until the removal is due; return True if it may remove messages, too."""
         try:
             while True:
                 if not self._brokers.cleanup_after.is_at_once:
@@ -136,7 +137,8 @@ class RemovalWait:
 
 
 class Removal:
-    """Of what one link has built under the downstream's name `cluster`; without `messages` only where none wait.
+    """The removal of what one link has built under the downstream's name `cluster`. Without `messages`, the queue is
+    deleted only if it is empty.
 
     `stands_otherwise`: the queue has other arguments than are defined, and so may be of another type.
     """
@@ -156,7 +158,8 @@ class Removal:
         return self._brokers.federation_ends(self._link).source
 
     async def run(self, still: Callable[[], bool]) -> BrokerError | None:
-        """Tries for a while, as long as it is `still` to be done; answers why something is left to the operator.
+        """Try the removal for a while, as long as `still` returns True; return the error if something is left to the
+        operator.
 
         KeptError: nothing is removed now, since messages have come, or the link may be defined again.
         """

@@ -1,4 +1,4 @@
-"""What links kept upstream under a name that their downstream no longer has.
+"""Removes what links kept upstream under a name that their downstream no longer has.
 
 Why: docs/decisions/0037-cluster-renamed.md
 """
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class SweptLink(Protocol):
-    """A link that is being run, and what became of it."""
+    """A link that is being run, with its state."""
 
     link: Link
     state: LinkState
@@ -38,7 +38,8 @@ class SweptLink(Protocol):
 
 
 async def sweep(runners: Iterable[SweptLink], brokers: Brokers, former: str) -> None:
-    """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
+    """Remove what is left under the former name, for every link once it runs under the new one; links of a mode that
+    keeps all are left alone."""
     swept = (each for each in runners if each.link.cleans_up)
     await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
 
@@ -77,7 +78,8 @@ async def _sweep(runner: SweptLink, brokers: Brokers, former: str) -> None:
 
 
 async def _wait_until_unused(connection: Connection, queue: str) -> None:
-    """Another cluster may have that name by now, and what is there is that one's then."""
+    """Wait until the queue has no consumer; raise TransientError if it keeps one: another cluster may have that name by
+    now, and what is there is that one's then."""
     loop = asyncio.get_running_loop()
     until = loop.time() + UNUSED_WITHIN
     while await count_consumers(connection, queue):

@@ -23,7 +23,8 @@ RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link 
 
 
 class ExchangeUpkeep:
-    """Of one session that is open; `run` does what `tick`, `rebind` and the monitor find to do, one after another."""
+    """The upkeep of one open session; `run` does what `tick`, `rebind` and the monitor find to do, one after
+    another."""
 
     def __init__(
         self,
@@ -35,7 +36,8 @@ class ExchangeUpkeep:
         on_followed: Callable[[], None] = lambda: None,
         probing: Probing | None = None,
     ) -> None:
-        """`bindings` are those that it was opened with; `on_followed` is called after others were brought in step."""
+        """`bindings` are those that the session was opened with; `on_followed` is called when the bindings or notes to
+        show may have changed."""
         self._on_followed = on_followed
         self._building = building
         self._counts = counts
@@ -68,7 +70,7 @@ class ExchangeUpkeep:
             self._wake.set()
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed."""
+        """Find what is due; return for how many seconds something has waited and nothing was confirmed."""
         watch = self._watch
         if self._probing is not None:
             self._look_at_probes(self._probing, now, is_blocked=is_blocked)
@@ -148,7 +150,7 @@ class ExchangeUpkeep:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled, or until a broker refuses something."""
+        """Do what is found, until cancelled or until a broker refuses something."""
         with self._building.watching(self):
             await self._work()
 
@@ -179,7 +181,8 @@ class ExchangeUpkeep:
             await self._building.remove_rivals()
 
     async def _repair(self) -> None:
-        """What is missing upstream; without its internal exchange, or with one that fails, the link is built again."""
+        """Restore what is missing upstream; raise TransientError if the internal exchange is missing or fails, so that
+        the link is built again."""
         building, missing = self._building, self._missing
         self._missing = set()
         if self._is_type_unknown:

@@ -1,4 +1,4 @@
-"""What an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange.
+"""The objects that an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange.
 
 Why: docs/decisions/0032-few-round-trips.md, docs/decisions/0035-names-over-255-bytes.md
 """
@@ -37,9 +37,10 @@ async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
 
 
 async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
-    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was.
+    """Declare the upstream exchange with the downstream's type and attributes if it is missing; return True if it was.
 
-    An old broker closes the whole connection over a type that it doesn't know: such a one is tried on a `spare` one.
+    An old broker closes the whole connection over a type that it doesn't know: such a type is tried on a `spare`
+    connection.
     """
     if await exists(connection, name, spare=spare):
         return False
@@ -76,7 +77,7 @@ async def _declare_of_type(connection: Connection, name: str, attributes: dict[s
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
-    """How many consumers the queue has, and a note about one that exists with other arguments."""
+    """Declare the queue; return its number of consumers, and a note if it exists with other arguments."""
     found = await declare_any(connection, "queue", name, spare=spare, durable=True, arguments=queue_arguments(settings))
     if not isinstance(found, ChannelClosedError):
         return found["consumers"], ""
@@ -91,7 +92,8 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
 
 
 async def declare_internal(connection: Connection, name: str, *, native: Table | None) -> bool:
-    """The internal exchange; answers whether it is of the plugin's own type, tried where `native` arguments are given.
+    """Declare the internal exchange; return True if it is of the plugin's own type, which is tried if `native`
+    arguments are given.
 
     An old broker closes the whole connection over a type that it doesn't know, so the connection may be lost.
     """
@@ -114,9 +116,10 @@ async def delete_exchange(connection: Connection, name: str) -> None:
 
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
-    """Only where it has no consumer. TransientError: it has one; a consumer that just left may still be counted.
+    """Delete a queue only if it has no consumer; raise TransientError if it has one. A consumer that just left may
+    still be counted.
 
-    Of quorum queues a broker takes no conditions, and closes the connection over them: the queue is looked at first.
+    Brokers accept no conditions for quorum queues, and close the connection over them: the queue is looked at first.
     That may cost the connection, too, so it has to be one that is not shared.
     """
     conditions = {"if_unused": True, "if_empty": if_empty}
@@ -137,7 +140,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
 
 
 def _kept(connection: Connection, name: str, *, consumers: int | None, messages: int) -> BrokerError | None:
-    """Why the queue isn't deleted."""
+    """The error if the queue has to be kept; None if it may be deleted."""
     if consumers:
         return TransientError(f"{connection.where}: queue {name!r} is kept: it has another consumer")
     if messages:
@@ -146,7 +149,8 @@ def _kept(connection: Connection, name: str, *, consumers: int | None, messages:
 
 
 async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | None]:
-    """Messages and consumers of a quorum queue; None where its leader didn't count them, or it may be no such queue.
+    """The messages and the consumers of a quorum queue; None for these if its leader didn't count them, or it may be no
+    such queue.
 
     Without a leader that answers within 250 ms, brokers from 3.10 to 4.3 declare such a queue as empty and unused,
     however many messages it holds, and delete it by force. So a message is fetched, too, which only the leader can

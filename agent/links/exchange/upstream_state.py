@@ -1,4 +1,4 @@
-"""What one exchange link knows to exist upstream, from one session to the next."""
+"""The record of what exists upstream for one exchange link, from one session to the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.links.exchange.binder import LeftOut
 
 @dataclass
 class UpstreamState:
-    """What a link knows to exist upstream; without a letter it doesn't know what is bound.
+    """The record of what exists upstream for a link; without a letter it isn't known what is bound.
 
     It holds for one cluster: endpoints that may be used for one another may be several.
     """
@@ -32,8 +32,8 @@ class UpstreamState:
     restored_at: float = 0.0
     may_have_rival: bool = False  # whoever served the link until now may still be building
     doubtful: list[GroupedBinding] = field(default_factory=list)
-    """Asserted once more: nothing showed a deletion when they were bound, or another agent may have replaced what they
-    were bound to since a former session."""
+    """Groups to bind once more: nothing would have shown a deletion when they were bound, or another agent may have
+    replaced what they were bound to since a former session."""
 
     @property
     def known(self) -> Known | None:
@@ -52,7 +52,7 @@ class UpstreamState:
 
     @property
     def notes(self) -> str:
-        """What an operator should know of what was built; empty where all is as defined."""
+        """The text for operators about what was built; empty if all is as defined."""
         notes = self.note, self.canary_note, self.restored, _of_left_out(self.left_out)
         return "; ".join(note for note in notes if note)
 

@@ -59,14 +59,15 @@ class RunnableQueueLink(RunnableLink[QueueLink]):
         self._asked = 0
 
     def inherit(self, former: RunnableLink[Any]) -> None:
-        """What was learned of the path holds; nothing else is kept from one session to the next."""
+        """Keep what was learned of the path; nothing else is kept from one session to the next."""
         self.path, self.uri, self.upstream_cluster = former.path, former.uri, former.upstream_cluster
 
     def session(self, connections: Connections, *, dedicated: bool) -> QueueSession:
         return QueueSession(self, connections, dedicated=dedicated)
 
     async def is_free(self, queue: str) -> bool:
-        """Whether no other consumes exclusively, which is alone then; that can be seen only by trying, now and then."""
+        """True if no other consumer is exclusive. A single consumer may be, and only an attempt shows that: then True
+        now and then."""
         async with await self.brokers.control(self.ends.source) as control:
             consumers = await count_consumers(control.connection, queue)
         self._asked += 1
@@ -86,7 +87,8 @@ class QueueSession(Session[QueueUpkeep]):
         self._dedicated = dedicated
 
     async def open(self) -> None:
-        """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
+        """Open the session. Messages flow from the start if consumers wait for them; whose consumers these are is read
+        meanwhile."""
         link, runnable = self._link, self._runnable
         ends = runnable.ends
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
@@ -127,7 +129,8 @@ class QueueSession(Session[QueueUpkeep]):
         return await gather_both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
 
     async def _ask_downstream(self, end: End) -> Shared:
-        """Some brokers close the connection instead of answering that a queue with a long name is missing."""
+        """Get a connection for requests to the downstream. Some brokers close it instead of answering that a queue with
+        a long name is missing."""
         may_be_lost = not names.can_be_asked_for(self._link.name, self._link.vhost, kind="queue")
         with happening_on(Side.DOWNSTREAM):
             return await self._connections.ask(replace(end, may_be_lost=may_be_lost))

@@ -30,7 +30,7 @@ class LocalQueue:
     consumers: Consumers
 
     async def look(self) -> Look | None:
-        """None before it is known which of its consumers are links themselves."""
+        """Look at the queue; None before it is known which of its consumers are links themselves."""
         with happening_on(Side.DOWNSTREAM):
             ready, consumers = await look_into(self.control, self.name)
         below = self.consumers.below_zero(self.vhost, self.name)
@@ -39,12 +39,12 @@ class LocalQueue:
         return Look(ready, max(0, consumers - (below or 0)))
 
     def watching(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """`wake` is called when its consumers have come or gone."""
+        """A context in which `wake` is called when its consumers have come or gone."""
         return self.consumers.watching(self.vhost, self.name, wake)
 
     @property
     def is_heard(self) -> bool:
-        """Whether events report that."""
+        """True if events report that its consumers have come or gone."""
         return self.consumers.is_heard
 
 
@@ -55,11 +55,11 @@ TASK: Final = "look at queues of queue links"
 
 class Timed(Protocol):
     def looks_if_due(self, now: float) -> bool:
-        """Whether it was time to look at the queue."""
+        """Look at the queue if it is time to; return True if it was."""
 
 
 class Timing:
-    """Beats while there are links."""
+    """Lets queue links look at their queues when that is due, while there are any."""
 
     def __init__(self, errors: UnexpectedErrors) -> None:
         self._tasks = GuardedTasks(errors)
@@ -86,7 +86,7 @@ class Timing:
             self._tick_once(loop.time())
 
     def _tick_once(self, now: float) -> None:
-        """Those that looked go to the end of the row."""
+        """Let links look that are due; those that looked go to the end of the row."""
         looked = list(islice((link for link in self._links if link.looks_if_due(now)), MOST_LOOKS))
         for link in looked:
             del self._links[link]
@@ -98,7 +98,7 @@ TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
 
 
 class QueueUpkeep:
-    """Of one session. `is_wanted` is asked before it begins; `run` does what time and events find to do."""
+    """The upkeep of one session. `is_wanted` is asked before it begins; `run` does what time and events find to do."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class QueueUpkeep:
         timing: Timing,
         is_auto_delete: bool,
     ) -> None:
-        """`control` is where the upstream queue is looked at."""
+        """`control` is the connection on which the upstream queue is looked at."""
         self._flow = flow
         self._counts = counts
         self._queue = queue
@@ -132,7 +132,7 @@ class QueueUpkeep:
         self._others_upstream = 0
 
     async def is_wanted(self) -> bool:
-        """Looks whether messages are wanted now."""
+        """Look at the queue; return True if messages are wanted now."""
         await self._look()
         return self._demand.takes
 
@@ -144,8 +144,8 @@ class QueueUpkeep:
         return self._watch.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed: nothing has to be while nothing is
-        taken."""
+        """Find what is due; return for how many seconds something has waited and nothing was confirmed: 0 while nothing
+        is taken, as nothing has to be confirmed then."""
         watch, takes = self._watch, self._demand.takes
         must_look = now >= (watch.due_at if takes else self._look_upstream_at)
         if must_look:
@@ -159,7 +159,8 @@ class QueueUpkeep:
         return 0.0
 
     def looks_if_due(self, now: float) -> bool:
-        """Whether it is time to look at the queue: also soon after messages began to move."""
+        """Look at the queue if it is time to, which it also is soon after messages began to move; return True if it
+        was."""
         is_time = now >= self._due_at or (
             self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely
         )
@@ -177,7 +178,7 @@ class QueueUpkeep:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled, or until a broker refuses something."""
+        """Do what is found, until cancelled or until a broker refuses something."""
         with self._timing.timing(self), self._queue.watching(self._look_now):
             self._look_now()  # consumers may have come or gone before they were watched
             while True:

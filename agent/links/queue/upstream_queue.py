@@ -18,7 +18,7 @@ from agent.errors import BrokerError, PermanentError
 
 
 class UpstreamQueues:
-    """Shared by all links: it remembers which brokers take transient queues.
+    """Declares the queues that links consume from, and remembers, for all links, which brokers take transient queues.
 
     Some close the connection over one. So on each connection the first one is declared on a spare connection.
     """
@@ -28,7 +28,7 @@ class UpstreamQueues:
         self._trials: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
     async def ensure(self, connection: Connection, name: str, like: Queue, *, spare: Opener) -> None:
-        """An existing one is used as it is; a missing one is declared with the downstream's attributes.
+        """Use an existing queue as it is; declare a missing one with the downstream's attributes.
 
         Some brokers close the connection over a refusal with a long name: those are asked on a `spare` one.
         """

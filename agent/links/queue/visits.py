@@ -1,4 +1,5 @@
-"""What a queue link changes of every message: its entry in `x-received-from`, where it came from at first, and `CC`.
+"""The changes of a queue link to every message: its entry in `x-received-from`, the original exchange and routing key,
+and `CC`.
 
 Anyone may forge the headers, and make them as large as a frame. So tables are walked by their lengths, and only entries
 that may be the link's own are looked into.
@@ -42,8 +43,8 @@ _INTEGERS: Final = {
 
 
 class VisitHeaders:
-    """Marks messages on their way to a queue. `most_visits` is the highest count that it has written, `revisited` how
-    many messages have been here before."""
+    """Marks messages on their way to a queue. `most_visits` is the highest count that it has written, `revisited` the
+    number of messages that have been here before."""
 
     marks = (short_string(RECEIVED_FROM), b"x-original-", short_string("CC"))
     varies = True
@@ -58,12 +59,12 @@ class VisitHeaders:
         self._longest = sum(map(len, self._own)) + _LONGER
 
     def entries(self, delivery: Delivery) -> bytes:
-        """For a message that has none of the headers yet."""
+        """The header entries for a message that has none of them yet."""
         received = short_string(RECEIVED_FROM) + array(self._entry(1, redelivered=delivery.redelivered))
         return received + _originals(delivery)
 
     def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
-        """The table to publish with; CodecError where what has to be read is no table."""
+        """The table to publish with; raise CodecError if what has to be read is no table."""
         found = header_table.find(headers, _RECEIVED)
         if found is not None and headers[found.value] == _ARRAY:
             visits, others = self._without_own(headers[found.value + 5 : found.after])
@@ -90,7 +91,7 @@ class VisitHeaders:
         return b"F" + entry
 
     def _without_own(self, items: bytes) -> tuple[int, bytes]:
-        """Which visit this is, and the entries without the one of the earlier visits."""
+        """The number of this visit, and the entries without the one of the earlier visits."""
         uri, queue = self._own
         if uri not in items or queue not in items:
             return 1, items
@@ -113,7 +114,7 @@ def _originals(delivery: Delivery) -> bytes:
 
 
 def _without_cc(headers: bytes) -> bytes:
-    """The destination's broker would send copies to the queues that are named there."""
+    """The headers with `CC` renamed: the destination's broker would send copies to the queues that are named there."""
     if header_table.find(headers, _CC) is None:
         return headers
     renamed = header_table.renamed(header_table.without(headers, _ORIGINAL_CC), _CC, ORIGINAL_CC)
@@ -121,7 +122,7 @@ def _without_cc(headers: bytes) -> bytes:
 
 
 def _count(entry: bytes) -> int:
-    """As forged as it may be."""
+    """The visit count in an entry, which anyone may forge; 0 if it is no positive number."""
     value = header_table.value_of(entry, _COUNT)
     integer = None if value is None else _INTEGERS.get(value[0])
     if value is None or integer is None:

@@ -1,4 +1,4 @@
-"""When a shovel has finished, over all of its sessions."""
+"""Decides when a shovel has finished, over all of its sessions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from agent.core.model import AckMode, DeleteAfter, ShovelSettings
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """What the session before had acknowledged when it ended. `in_doubt` of these acknowledgements may have been lost
-    with the connection: their messages come again, and count once."""
+    """The acknowledgements of the session before, when it ended. `in_doubt` of them may have been lost with the
+    connection: their messages come again, and count once."""
 
     acknowledged: int = 0
     in_doubt: int = 0
 
     def taken(self, vanished: int | None, *, comes_again: bool) -> int:
-        """How many messages the source has let go. `vanished` is how many fewer it holds now, less what was published
-        meanwhile; where that is more than could come again, too much is moved rather than something left behind.
+        """The number of messages that the source has let go. `vanished` is how many fewer it holds now, less what was
+        published meanwhile; where that is more than could come again, too much is moved rather than something left
+        behind.
 
-        `comes_again` is whether messages of a lost connection are delivered again at all.
+        `comes_again`: messages of a lost connection are delivered again at all.
         """
         if vanished is None:
             return self.acknowledged - (self.in_doubt if comes_again else 0)
@@ -32,8 +33,8 @@ NONE: Final = Former()
 
 @dataclass
 class Until:
-    """What is left of `src-delete-after` and `src-delete-after-duration`. A connection that is lost changes nothing of
-    it; once the shovel has finished it begins anew, for whoever restarts it."""
+    """The rest of `src-delete-after` and `src-delete-after-duration`. A connection that is lost changes nothing of it;
+    once the shovel has finished it begins anew, for whoever restarts it."""
 
     remaining: int | None = None
     ends_at: float | None = None
@@ -41,13 +42,13 @@ class Until:
 
     @property
     def is_counting(self) -> bool:
-        """Whether a session before this one has begun to count."""
+        """True if a session before this one has begun to count."""
         return self.remaining is not None
 
     def begin(
         self, settings: ShovelSettings, *, ready: int | None, former: Former, comes_again: bool, now: float
     ) -> None:
-        """A session begins. `ready` messages are in the source queue, None where that can't be known."""
+        """Begin a session. `ready` messages are in the source queue, None if that can't be known."""
         if self.remaining is not None:
             taken = former.taken(self._vanished(ready), comes_again=comes_again)
             self.remaining = max(0, self.remaining - taken)
@@ -72,7 +73,8 @@ class Until:
 
 
 def ack_mode(settings: ShovelSettings) -> AckMode:
-    """Where messages are counted, those beyond have to go back, which is only possible if they are acknowledged."""
+    """The ack mode to use. If messages are counted, those beyond the limit have to go back, which is only possible if
+    they are acknowledged."""
     if settings.ack_mode is AckMode.NO_ACK and settings.delete_after is not DeleteAfter.NEVER:
         return AckMode.ON_PUBLISH
     return settings.ack_mode

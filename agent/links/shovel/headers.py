@@ -1,4 +1,4 @@
-"""What a shovel changes of messages: properties, `x-shovelled` and `x-shovelled-timestamp`."""
+"""The changes of a shovel to messages: properties, `x-shovelled` and `x-shovelled-timestamp`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ARRAY: Final = ord("A")
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """What both headers hold; `clock` answers seconds since 1970."""
+    """The contents of both headers; `clock` returns seconds since 1970. None leaves a header out."""
 
     entry: Field | None
     clock: Callable[[], float] | None
@@ -63,7 +63,8 @@ class ShovelHeaders:
 
 
 def _with_first_item(headers: bytes, item: bytes) -> bytes:
-    """As the plugin: what isn't an array is kept among the invalid headers."""
+    """The headers with `item` first in `x-shovelled`. As with the plugin, a value that isn't an array is kept among the
+    invalid headers."""
     found = header_table.find(headers, _SHOVELLED)
     added = header_table.with_first_item(headers, SHOVELLED, item)
     if found is None or headers[found.value] == _ARRAY:
@@ -74,7 +75,8 @@ def _with_first_item(headers: bytes, item: bytes) -> bytes:
 def rewriter(
     link: ShovelLink, *, source: str, destination: AmqpUri, shown: str, cluster: str, clock: Callable[[], float]
 ) -> Rewriter:
-    """`source` and `shown` are the two addresses as headers show them, `destination` is the one that is connected."""
+    """The rewriter of one shovel. `source` and `shown` are the two addresses as headers show them, `destination` is the
+    one that is connected."""
     settings = link.settings
     changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
@@ -105,6 +107,7 @@ def _properties(wanted: PublishProperties) -> tuple[tuple[int, bytes], ...]:
 
 
 def _users(destination: AmqpUri) -> frozenset[bytes]:
-    """The user ids that a broker lets pass: the connected user's. Of a client certificate's user nothing is known."""
+    """The user ids that a broker lets pass: the connected user's. Empty if a client certificate may decide the user,
+    which isn't known then."""
     user, _ = destination.login
     return frozenset() if Mechanism.EXTERNAL in destination.mechanisms else frozenset({user.encode()})

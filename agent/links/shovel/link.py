@@ -52,7 +52,7 @@ class ShovelLinks(Kind[ShovelLink]):
 
 @dataclass
 class Memory:
-    """What a shovel knows of its end from one session to the next."""
+    """The progress of a shovel towards its end, from one session to the next."""
 
     until: Until = field(default_factory=Until)
     flow: Flow | None = None  # of the session before
@@ -60,7 +60,7 @@ class Memory:
 
     @property
     def former(self) -> Former:
-        """What that session has acknowledged."""
+        """The acknowledgements of the session before."""
         flow = self.flow
         if flow is None:
             return NONE
@@ -78,7 +78,8 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         return self.memory.until.remaining
 
     def inherit(self, former: RunnableLink[Any]) -> None:
-        """The count of what is left to move goes on, unless the definition is another one: then it begins anew."""
+        """Keep the count of what is left to move, unless the definition asks for something else: then it begins
+        anew."""
         if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory, self.path, self.uri = former.memory, former.path, former.uri
 
@@ -86,13 +87,14 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         return ShovelSession(self, connections, dedicated=dedicated)
 
     def waits_in(self, _vhost: str, /) -> str | None:
-        """A queue that it makes for itself goes with its session."""
+        """The source queue; None if the shovel makes one for itself, which goes with its session."""
         source = self.link.shovel.source
         return source.queue if isinstance(source, QueueSource) else None
 
 
 class ShovelUpkeep:
-    """Of one session that is open; `run` does what `tick` finds to do. `control` is where the queue is looked at."""
+    """The upkeep of one open session; `run` does what `tick` finds to do. `control` is the connection on which the
+    queue is looked at."""
 
     def __init__(self, flow: Flow, counts: Counts, control: Shared, queue: str) -> None:
         self._watch = LagMonitor(flow, counts)
@@ -107,14 +109,14 @@ class ShovelUpkeep:
         return self._watch.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed."""
+        """Find what is due; return for how many seconds something has waited and nothing was confirmed."""
         watch = self._watch
         waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
         watch.rest(watch.due_at, waits=watch.waits)
         return waited
 
     async def run(self) -> None:
-        """Until cancelled, or until a broker refuses something."""
+        """Do what is found, until cancelled or until a broker refuses something."""
         while True:
             await self._watch.wake.wait()
             self._watch.wake.clear()
@@ -141,7 +143,7 @@ class ShovelSession(Session[ShovelUpkeep]):
         return objects.explained(super().explain(end))
 
     async def open(self) -> None:
-        """Where nothing is to be moved any more, it opens without a flow."""
+        """Open the session, without a flow if nothing is to be moved any more."""
         link, memory = self._link, self._memory
         source, destination = await gather_both(self._source(), self._destination())
         self._controls = [(source, Side.UPSTREAM), (destination, Side.DOWNSTREAM)]
@@ -196,7 +198,7 @@ class ShovelSession(Session[ShovelUpkeep]):
         self._memory.until.begin_anew()
 
     async def _until_finished(self, flow: Flow, upkeep: ShovelUpkeep) -> None:
-        """Whichever comes first: all is forwarded, or its time is over."""
+        """Run until all is forwarded or the time is over, whichever comes first."""
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
         followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
@@ -211,8 +213,8 @@ class ShovelSession(Session[ShovelUpkeep]):
             return await self._connections.ask(self._ends.destination)
 
     async def _ready(self, connection: Connection) -> int | None:
-        """How many messages wait; None where what a session before has taken and not acknowledged isn't back yet, or
-        never comes back."""
+        """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
+        yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, ExchangeSource):
             return None
@@ -233,7 +235,7 @@ class ShovelSession(Session[ShovelUpkeep]):
 
     @property
     def _may_come_again(self) -> bool:
-        """Whether messages may still belong to a connection that was lost."""
+        """True if messages may still belong to a connection that was lost."""
         flow = self._memory.flow
         return flow is not None and not flow.source_has_read_all
 
@@ -263,8 +265,8 @@ class ShovelSession(Session[ShovelUpkeep]):
 
 
 def _is_quorum(source: QueueSource | ExchangeSource) -> bool | None:
-    """As far as the definition tells. A queue of the shovel's own goes with its connection; one that exists may be of
-    any type."""
+    """True if the source queue is replicated, as far as the definition shows, and None if it doesn't. A queue of the
+    shovel's own goes with its connection; one that exists may be of any type."""
     if isinstance(source, ExchangeSource):
         return False
     return True if source.is_quorum else None
@@ -292,8 +294,8 @@ DEFAULT_VHOST: Final = "/"
 
 
 def shovel_ends(link: ShovelLink, downstream: Sequence[AmqpUri]) -> Ends:
-    """An error names the end and not the shovel, so that shovels between the same brokers share connections; wherever
-    the error is shown, the shovel's name is beside it."""
+    """The ends of a shovel. An error names the end and not the shovel, so that shovels between the same brokers share
+    connections; wherever the error is shown, the shovel's name is beside it."""
     shovel = link.shovel
     return Ends(
         _end(link, "shovel source", reachable(shovel.source_uris, DEFAULT_VHOST, downstream), _named(shovel.source)),

@@ -1,4 +1,4 @@
-"""The queues and exchanges of a shovel: looked for, and declared where they may be."""
+"""The queues and exchanges of a shovel: looks for them, and declares those that may be declared."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agent.errors import BrokerError, TransientError
 async def ensure_queue(
     connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener, key: str
 ) -> tuple[int, int]:
-    """How many messages are ready in the queue, and how many consumers it has.
+    """Ensure a queue; return the numbers of its ready messages and of its consumers.
 
     One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
     refusal with a long name: those are asked on a `spare` one.
 
-    `key` is the configuration's key that says that it is there already.
+    `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
     """
     queue = wanted.queue
     found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
@@ -39,7 +39,8 @@ async def ensure_queue(
 
 
 async def bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
-    """The name of a new queue, bound to the exchange; it goes with the connection, as the plugin's does."""
+    """Declare a new queue, bind it to the exchange and return its name; it goes with the connection, as the plugin's
+    does."""
     declared = await demand(
         connection,
         "declaring a queue of the shovel's own",
@@ -64,7 +65,8 @@ async def bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
 async def ensure_destination(
     connection: Connection, destination: QueueDestination | ExchangeDestination, *, spare: Opener
 ) -> None:
-    """Queues are declared where they are missing; what is published to a missing exchange would close the channel."""
+    """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
+    channel."""
     if isinstance(destination, QueueDestination):
         await ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif destination.exchange:
@@ -74,7 +76,7 @@ async def ensure_destination(
 
 
 def explained(error: BrokerError) -> BrokerError:
-    """With what to do, where messages go to an exchange that is missing at the destination."""
+    """The error, with what to do if messages go to an exchange that is missing at the destination."""
     cause = error.__cause__
     if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
         return error
