@@ -271,7 +271,7 @@ class PublishTracker:
             self.held.published(last, NO_WAYS)
 
     def passes_probe(self, tag: int) -> None:
-        """Note that a delivery which is written with the next messages is a probe: no counter includes it."""
+        """Note that a delivery which is written with the next messages is a probe: it isn't counted as forwarded."""
         self._probes.add(tag)
 
     def probe_dropped(self, tag: int) -> None:

@@ -140,8 +140,8 @@ class Builder:
         return await gather_both(self._look_at_exchange(), self._ensure_queue())
 
     async def _look_at_exchange(self) -> tuple[bool, bool]:
-        """Ensure the upstream exchange; return if it had to be created, and if the canary shows that it was not deleted
-        since.
+        """Ensure the upstream exchange. Return two flags: it had to be created, and the canary shows that it was not
+        deleted since.
 
         One request comes after the other: links that begin at the same time have no more channels than `pool` counts
         on.

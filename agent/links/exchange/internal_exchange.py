@@ -22,8 +22,8 @@ from agent.links.exchange.upstream_objects import declare_internal
 
 @dataclass
 class TypeSupport:
-    """The plugin type's support by the broker at the end of one connection; `is_known` is None until it was asked, at
-    `asked_at`."""
+    """Support for the plugin's type by the broker at the end of one connection; `is_known` is None until it was asked,
+    at `asked_at`."""
 
     is_known: bool | None = None
     asked_at: float = 0.0
@@ -31,8 +31,7 @@ class TypeSupport:
 
 
 class PluginTypes:
-    """The support of the plugin's type, by connection: what one link finds out holds for all links of that
-    connection."""
+    """Support for the plugin's type, by connection: what one link finds out holds for all links of that connection."""
 
     def __init__(self) -> None:
         self.endpoints: set[AmqpUri] = set()  # that knew the type last

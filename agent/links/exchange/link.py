@@ -122,7 +122,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         return await self._brokers.probing(self._runnable.ends.source, control.connection.uri)
 
     async def open(self) -> None:
-        """Open the session; connections for messages are opened while it looks what exists upstream."""
+        """Open the session; connections for messages are opened while what exists upstream is looked at."""
         link = self._link
         ends = self._runnable.ends
         control = await self._connections.ask(ends.source)

@@ -34,7 +34,7 @@ from agent.errors import BrokerError, Side, happening_on
 from agent.links.flow import Flow
 
 SILENT: Final = 2.8
-"""Intervals without an answer after which a link isn't proved to deliver. It is looked once in a second: with `probe:
+"""Intervals without an answer after which a link isn't proved to deliver. The check runs once a second: with `probe:
 10s`, a link that delivers nothing is seen before 30 seconds are over."""
 QUEUE: Final = names.AGENT_PREFIX + "probes "
 LOOKS: Final = 2

@@ -59,7 +59,7 @@ class RemovalWait:
     """The wait before the removal. `cluster` is the downstream's name under which the queue was built, `since` when the
     link became unwanted.
 
-    `messages` wait in its queue; None if that can't be known now.
+    `messages` is the number that wait in its queue; None if that can't be known now.
     """
 
     def __init__(self, link: ExchangeLink, brokers: Brokers, *, cluster: str, since: float) -> None:

@@ -116,8 +116,8 @@ async def delete_exchange(connection: Connection, name: str) -> None:
 
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
-    """Delete a queue only if it has no consumer; raise TransientError if it has one. A consumer that just left may
-    still be counted.
+    """Delete a queue only if it has no consumer, with `if_empty` only if it has no messages; raise TransientError or
+    NotEmptyError otherwise. A consumer that just left may still be counted.
 
     Brokers accept no conditions for quorum queues, and close the connection over them: the queue is looked at first.
     That may cost the connection, too, so it has to be one that is not shared.
