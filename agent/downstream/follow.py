@@ -62,7 +62,7 @@ class BindingFollower:
                 await asyncio.sleep(LISTEN_AGAIN)
 
     async def _hear(self) -> None:
-        """Returns if the broker sends no events."""
+        """Apply events; returns if the broker sends none."""
         async with self._listener.events(BINDING_EVENTS) as events:
             if events is None:
                 return
