@@ -223,7 +223,8 @@ class Peers:
         return PeerAnswer(before.summary, before.at, error)
 
     async def _context(self, url: HttpUrl) -> ssl.SSLContext | bool:
-        """Reading certificates takes longer than asking."""
+        """The TLS context for a peer, True if its URL has no TLS settings. It is kept: reading certificates takes
+        longer than asking."""
         if url.tls is None:
             return True
         if url not in self._contexts:

@@ -35,7 +35,7 @@ _ROUND: Final = 2.0  # a link that moves is looked at within this time
 
 
 class Range(StrEnum):
-    """How far back a history is read."""
+    """The time range of a history."""
 
     QUARTER = "15m"
     HOUR = "1h"

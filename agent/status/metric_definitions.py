@@ -24,7 +24,7 @@ Sample = tuple[str, str, float]
 
 
 class Brief(StrEnum):
-    """How much of a metric is shown where metrics are to be short."""
+    """The part of a metric that is shown where metrics are to be short."""
 
     LINK = "link"  # all of it
     UPSTREAM = "upstream"  # one sum for the links of one kind from an upstream of a vhost

@@ -257,14 +257,15 @@ class ObjectiveResult:
     consumed: float | None
     burning: int
     seen_days: float
-    """How much of `days` lies in the window: `consumed` is of the budget of this time."""
+    """The part of `days` that lies in the window, in days: `consumed` is of the budget of this time."""
     of_period: float | None
-    """How much is used of the budget of all its days; None for messages, whose number is not known before."""
+    """The percentage that is used of the budget of all its days; None for messages, whose number is not known
+    before."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """How much one link has used of one objective's budget."""
+    """The use of one objective's budget by one link."""
 
     identity: LinkIdentity
     objective: str
@@ -315,7 +316,7 @@ class ReportFindings:
     edges: ClusterEdges = field(default_factory=ClusterEdges)
     objectives: ObjectiveResults = field(default_factory=ObjectiveResults)
     link_filter: str = ""
-    """Which links the findings are about; empty if it is all."""
+    """The filter for the links that the findings are about; empty if they are about all."""
     groups: tuple[GroupTime, ...] = ()
     account: MessageAccount = field(default_factory=MessageAccount)
 

@@ -1,4 +1,4 @@
-"""Outages of links, and which of them form one outage of something they share."""
+"""Outages of links, and their grouping into one outage of something that the links share."""
 
 from __future__ import annotations
 

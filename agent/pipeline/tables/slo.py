@@ -1,4 +1,4 @@
-"""How much of an objective's budget has been used, and how fast it is being used now."""
+"""The share of an objective's budget that has been used, and the rate at which it is being used now."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
     def _names_this_agent(self, request: web.Request) -> bool:
-        """Return true where a request without a token can't come from a foreign page by DNS rebinding.
+        """True if a request without a token can't come from a foreign page by DNS rebinding.
 
         Beyond loopback everyone may read under any name. A change needs a name that no one else can point to the agent,
         or the header of a program and none that a browser sends.
