@@ -422,7 +422,7 @@ class QueueLink(_Federated):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShovelLink(_AnyLink):
-    """No upstream and no policy asks for a shovel; status, metrics and `plan` show these as empty."""
+    """A shovel as a link. No upstream and no policy asks for it; status, metrics and `plan` show these as empty."""
 
     kind: ClassVar[LinkKind] = LinkKind.SHOVEL
     cleans_up: ClassVar[bool] = False

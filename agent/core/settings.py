@@ -38,7 +38,7 @@ class Fsync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatusExportSettings:
-    """Without `keep_days` nothing is deleted."""
+    """The export of status events; without `keep_days` nothing is deleted."""
 
     directory: str
     sample_interval: float = 10.0

@@ -36,7 +36,7 @@ class ConsumerFollower:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the consumers up to date until cancelled."""
         await self._consumers.is_watched.wait()
         await run_until_first(self._listen(), self._read_all())
 

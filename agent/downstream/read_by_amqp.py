@@ -22,7 +22,7 @@ from agent.errors import BrokerError, Place, Problem, Severity, TransientError
 
 
 async def read_by_amqp(configuration: Configuration, keeper: Keeper) -> Reading:
-    """Without the HTTP API: the exchanges of the configuration and the exports, if they exist."""
+    """Read the downstream without the HTTP API: the exchanges of the configuration and the exports, if they exist."""
     forget_broker(keeper)
     definitions, uris = keeper.current.definitions, configuration.settings.downstream.uris
     vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)

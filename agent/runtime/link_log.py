@@ -119,7 +119,7 @@ class CauseLog:
         board.on_transition.append(lambda *_: self._changed.set())
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Log causes until cancelled."""
         while True:
             with suppress(TimeoutError):  # some causes come and go without a change of status
                 async with asyncio.timeout(LOOK_EVERY):

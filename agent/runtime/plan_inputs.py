@@ -65,7 +65,8 @@ class Agent(Protocol):
 
 
 async def read_plan_inputs(configuration: Configuration, agent: Agent | None = None) -> PlanInputs:
-    """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict.
+    """The inputs of the plan and the plan itself: what `run` would find and do. Changes nothing anywhere. Raises
+    ConfigurationError where sources conflict.
 
     With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
     """

@@ -79,7 +79,7 @@ class QuarantineDepths:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look at the quarantines at intervals until cancelled."""
         while True:
             with self._board.errors.catching(TASK):
                 await self.look()

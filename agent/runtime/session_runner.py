@@ -47,7 +47,7 @@ class Owner(Protocol):
         """The notes of the runnable link, for operators, may have changed."""
 
     def has_consumer(self, error: ServedElsewhereError) -> None:
-        """Somebody else consumes from its queue."""
+        """Another consumer consumes from the link's queue."""
 
     def has_closed(self) -> None:
         """Everything of the session has ended."""
@@ -238,7 +238,7 @@ class IdleBacklog:
         self._control: Shared | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read the depth at intervals until cancelled."""
         try:
             while True:
                 await self._look()

@@ -1,4 +1,5 @@
-"""One tick a second for what links do by the clock: a timer for each of them would cost more than all they do.
+"""One tick a second for the work of links that depends on the clock: a timer for each of them would cost more than all
+that work.
 
 Links that share a connection must not wait for one among them, either. A broker stops reading a connection while a
 queue behind one of its channels can't keep up, or has lost its majority, and what other links have published waits

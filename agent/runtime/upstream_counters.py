@@ -100,7 +100,7 @@ class UpstreamCounters:
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read the counters at intervals until cancelled."""
         while True:
             with self._board.errors.catching(TASK):
                 await self.look()

@@ -173,7 +173,7 @@ _NO_ANSWER_YET: Final = PeerAnswer(error="hasn't answered yet")
 
 class Peers:
     def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]], *, patience: float = PATIENCE) -> None:
-        """Each peer has so many seconds to answer."""
+        """`patience` is the number of seconds in which a peer has to answer."""
         self._board = board
         self._urls = urls
         self._patience = patience

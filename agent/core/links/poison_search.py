@@ -29,7 +29,7 @@ class Watch(Enum):
 
 
 class PoisonSearch:
-    """The suspicions of one link, kept from one session to the next. Times are seconds of one clock."""
+    """The search of one link, kept from one session to the next. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._exact_until = 0.0

@@ -16,7 +16,7 @@ class Other(StrEnum):
 
 
 class ServedBy:
-    """Those that serve one link, each with the reason that an operator is shown."""
+    """The others that serve one link, each with the reason that an operator is shown."""
 
     __slots__ = ("_reasons", "_unserved", "owner")
 

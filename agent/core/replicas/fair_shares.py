@@ -79,7 +79,7 @@ def surpluses(
     since: Mapping[int, float] = MappingProxyType({}),
     most: int,
 ) -> list[int]:
-    """Several of them, as they would follow from each other."""
+    """Several surplus slots, as they would follow from each other."""
     mine, theirs = set(held), [set(slots) for slots in others]
     found: list[int] = []
     while (

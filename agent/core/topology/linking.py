@@ -128,7 +128,8 @@ class UnknownUpstream:
 
 
 class _UpstreamAddress(NamedTuple):
-    """Of an exchange link: the downstream's cluster, the upstream's address, and its cluster where that is known."""
+    """The upstream of an exchange link: the downstream's cluster, the upstream's address, and its cluster where that is
+    known."""
 
     downstream: str
     address: str

@@ -41,7 +41,8 @@ HEARTBEAT: Final = 1
 """Seconds. A broker takes a connection for lost after two to three of them."""
 CONNECT_WITHIN: Final = 3.0
 CONNECT_AT_LAST: Final = 10.0
-"""Each try waits longer, up to this: a login may always be slow, say where a broker asks a directory that is."""
+"""The longest time for a connection, in seconds; each attempt waits longer, up to this: a login may always be slow,
+such as where a broker asks a directory that is slow."""
 LONGEST_PAUSE: Final = 2.0
 REPORT_EVERY: Final = 2.0
 RENEW_EVERY: Final = 60.0
@@ -232,7 +233,7 @@ class Replica:
     # The connection
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the lease until cancelled, and connect again where the connection is lost."""
         attempt = 1
         while True:
             began, is_settled = math.inf, False
