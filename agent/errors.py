@@ -1,11 +1,11 @@
-"""The tree of the agent's errors. A message says what, where, why and what to do, and never holds a secret.
+"""The tree of the agent's errors. A message says what is wrong, where, why and what to do, and never holds a secret.
 
 AgentError
 ├── UsageError              a command line can't be understood
 ├── UnknownLinkError        no link has the name that somebody gave, or several have
 ├── ConfigurationError      a document is wrong; holds every problem found, with its place
 ├── UriError                an AMQP URI or HTTP URL can't be understood
-├── BrokerError             a broker said no, or said nothing
+├── BrokerError             a broker refused a request, or did not respond
 │   ├── TransientError      the same again may work: retry
 │   └── PermanentError      the same again won't work: something has to be changed first
 └── CannotStartError        a port is taken, a directory can't be written
@@ -80,15 +80,15 @@ class UriError(AgentError):
 
 
 class Side(StrEnum):
-    """Which of the two brokers that a link connects."""
+    """One of the two brokers that a link connects."""
 
     UPSTREAM = "upstream"
     DOWNSTREAM = "downstream"
 
 
 class FailureKind(StrEnum):
-    """What keeps messages from moving. Status, causes, advice, metrics and export use this one list; a value is what
-    operators read."""
+    """The kinds of failure that keep messages from moving. Status, causes, advice, metrics and export use this one
+    list; a value is the text for operators."""
 
     MEMORY_ALARM = "memory alarm"
     DISK_ALARM = "disk alarm"
@@ -133,11 +133,12 @@ UNKNOWN: Final = Failure()
 
 
 class BrokerError(AgentError):
-    """A broker said no, or said nothing. `side` is set where it is known which of a link's brokers it was."""
+    """A broker refused a request, or didn't respond. `side` is set where it is known which of a link's brokers it
+    was."""
 
     side: Side | None = None
     facts: Failure | None = None
-    """Of the error itself; without them, those of what it was raised from count."""
+    """The facts of the error itself; without them, those of the error that it was raised from count."""
 
     def __init__(self, message: str = "", *, facts: Failure | None = None) -> None:
         super().__init__(message)
@@ -164,7 +165,8 @@ _PASSING: Final = frozenset(
         FailureKind.OTHER,
     }
 )
-"""What an error that won't pass may have been raised from, and isn't itself."""
+"""Kinds that pass by themselves. A permanent error may have been raised from one of them; it then counts as
+`INVALID`."""
 
 
 def _facts(error: BaseException | None) -> Failure:

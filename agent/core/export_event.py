@@ -90,7 +90,7 @@ FIELDS: Final[dict[str, FieldType]] = {
 
 
 class Reason(StrEnum):
-    """Why a link has its status."""
+    """The reason for a link's status."""
 
     APPEARED = "appeared"
     OPENED = "opened"

@@ -67,7 +67,7 @@ def without(entries: Table, name: str) -> Table:
 
 
 def ordered(entries: Table) -> Table:
-    """RabbitMQ sorts a binding's arguments by name; sorted, equal bindings compare equal."""
+    """The table sorted by name, as RabbitMQ sorts a binding's arguments, so that equal bindings compare equal."""
     return tuple(sorted(entries, key=lambda entry: entry[0]))
 
 

@@ -52,7 +52,7 @@ class ApplyTo(StrEnum):
 
 
 class Choice(StrEnum):
-    """How a policy names its upstreams."""
+    """The ways in which a policy names its upstreams."""
 
     UPSTREAM = "federation-upstream"
     SET = "federation-upstream-set"
@@ -60,7 +60,7 @@ class Choice(StrEnum):
 
 
 class DeleteAfter(StrEnum):
-    """When a shovel ends by itself; the third way is a number of messages."""
+    """The conditions under which a shovel ends by itself; the third one is a number of messages."""
 
     NEVER = "never"
     QUEUE_LENGTH = "queue-length"
@@ -77,8 +77,8 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What an upstream or a set says about a link, with RabbitMQ's defaults; prefetch None is `auto`, quarantine None
-    is `never`, probe None is `off`."""
+    """The settings of a link from an upstream or a set, with RabbitMQ's defaults; prefetch None is `auto`, quarantine
+    None is `never`, probe None is `off`."""
 
     exchange: str | None = None
     queue: str | None = None
@@ -203,16 +203,16 @@ class QueueSource:
 
     @property
     def is_quorum(self) -> bool:
-        """As far as the definition tells."""
+        """True if the definition says that it is a quorum queue."""
         return fields.get(self.arguments, "x-queue-type") == fields.text("quorum")
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """What it is called, by the keys of a shovel's definition; so for all of these."""
+        """The name of the object, by the keys of a shovel's definition; the same for all ends."""
         return {"src-queue": self.queue}
 
     def __str__(self) -> str:
-        """As people read it; so for all of these."""
+        """The end as people read it; the same for all ends."""
         return f"queue {self.queue}"
 
 
@@ -265,7 +265,7 @@ class ExchangeDestination:
 
 
 ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination
-"""What one end of a shovel is."""
+"""One end of a shovel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,8 @@ class PublishProperties:
 
 @dataclass(frozen=True, slots=True)
 class ShovelSettings:
-    """How a shovel moves messages; prefetch None is `auto`, quarantine None is `never`, times are in seconds."""
+    """The settings by which a shovel moves messages; prefetch None is `auto`, quarantine None is `never`, times are in
+    seconds."""
 
     consumer_arguments: Table = EMPTY
     consumer_tag: str | None = None
@@ -368,7 +369,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class VhostState:
-    """What exists in one vhost of the downstream, as far as it can be read."""
+    """The objects in one vhost of the downstream, as far as they can be read."""
 
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)
@@ -408,7 +409,7 @@ class ExchangeLink(_Federated):
 
     @property
     def cleans_up(self) -> bool:
-        """Whether what it built upstream is removed once no definition asks for the link."""
+        """True if what the link built upstream is removed once no definition asks for the link."""
         return self.settings.resource_cleanup_mode is not CleanupMode.NEVER
 
 
@@ -421,7 +422,7 @@ class QueueLink(_Federated):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShovelLink(_AnyLink):
-    """No upstream and no policy asks for a shovel; status, metrics and `plan` show these as empty."""
+    """A shovel as a link. No upstream and no policy asks for it; status, metrics and `plan` show these as empty."""
 
     kind: ClassVar[LinkKind] = LinkKind.SHOVEL
     cleans_up: ClassVar[bool] = False

@@ -38,8 +38,8 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """Without one that isn't required, a link runs with a note. With `is_prefix` it is needed for all names that begin
-    so."""
+    """A permission that a link needs. Without one that isn't required, a link runs with a note. With `is_prefix` it is
+    needed for all names that begin so."""
 
     permission: Permission
     on: str
@@ -63,7 +63,7 @@ class Grant:
     read: str = ""
 
     def allows(self, need: Need) -> bool | None:
-        """None if the pattern can't be evaluated here."""
+        """True if the grant allows it; None if the pattern can't be evaluated here."""
         text: str = getattr(self, need.permission.value)
         try:
             pattern = Pattern(text or NOTHING)
@@ -84,7 +84,7 @@ class TopicGrant:
     read: str
 
     def allows(self, permission: Permission, key: str) -> bool | None:
-        """None if the pattern can't be evaluated here."""
+        """True if the grant allows the routing key; None if the pattern can't be evaluated here."""
         text: str = getattr(self, permission.value)
         text = text.replace("{username}", self.user).replace("{vhost}", self.vhost)
         if "{client_id}" in text:
@@ -111,8 +111,8 @@ class LinkNeeds:
 
 
 def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, destination_asks: bool) -> LinkNeeds:
-    """`cluster` is the downstream's name. Brokers that `ask` need the permission to declare a queue even of those who
-    only look whether it exists, as releases from 4.3 on do."""
+    """The permissions that a link needs. `cluster` is the downstream's name. Brokers that `ask` need the permission to
+    declare a queue even of those who only look whether it exists, as releases from 4.3 on do."""
     match link:
         case ExchangeLink():
             publish = Need(Permission.WRITE, link.name, "publishing")
@@ -130,7 +130,8 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
 
 
 def needs_of_agent(exchanges: Iterable[str], *, with_events: bool) -> Iterator[Need]:
-    """Those of the agent itself, in the vhost of `downstream.uri`. `exchanges` are those that it declares."""
+    """The permissions that the agent itself needs, in the vhost of `downstream.uri`. `exchanges` are those that it
+    declares."""
     for permission in Permission:
         why = "sharing links with other agents, and remembering pauses"
         yield Need(permission, names.AGENT_PREFIX, why, is_required=False, is_prefix=True)
@@ -140,7 +141,7 @@ def needs_of_agent(exchanges: Iterable[str], *, with_events: bool) -> Iterator[N
 
 
 def needs_of_events() -> Iterator[Need]:
-    """In the vhost `/`."""
+    """The permissions that the agent needs for events, in the vhost `/`."""
     for permission in Permission:
         yield Need(permission, GENERATED, "the broker's events", is_required=False, is_prefix=True)
     yield Need(Permission.READ, EVENTS, "the broker's events", is_required=False)

@@ -12,7 +12,7 @@ from agent.core.links.removal import CleanupAfter
 
 
 class Histograms(StrEnum):
-    """What the histograms in `/metrics` are of: `link` makes ten times as much text as all else of a link."""
+    """The objects that `/metrics` has histograms of: `link` makes ten times as much text as all else of a link."""
 
     LINK = "link"
     UPSTREAM = "upstream"
@@ -29,7 +29,7 @@ class HttpSettings:
 
 
 class Fsync(StrEnum):
-    """When exported events are forced to disk."""
+    """The times at which exported events are forced to disk."""
 
     ALWAYS = "always"
     ROTATE = "rotate"
@@ -38,7 +38,7 @@ class Fsync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatusExportSettings:
-    """Without `keep_days` nothing is deleted."""
+    """The export of status events; without `keep_days` nothing is deleted."""
 
     directory: str
     sample_interval: float = 10.0

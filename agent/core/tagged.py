@@ -12,7 +12,7 @@ def to_tagged(entries: Table) -> list[list[Any]]:
 
 
 def from_tagged(entries: Any) -> Table:
-    """Raises ValueError where somebody else wrote it."""
+    """The table from its JSON. Raises ValueError where somebody else wrote it."""
     try:
         return tuple((str(name), _from_tagged(value)) for name, value in entries)
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""On which channels consumers are, as events report it.
+"""The consumers on each channel, as events report them.
 
 Where a channel ends and its consumers with it, brokers report the end of each consumer until 3.12, and of consumers of
 quorum queues; since 3.13 they report of other queues' consumers only that the channel is closed.
@@ -35,7 +35,7 @@ class ConsumerChannels:
         self._counts: Counter[ConsumerOf] = Counter()
 
     def come(self, channel: str) -> None:
-        """There is one more consumer on the channel, whatever it consumes."""
+        """Note one more consumer on the channel, whatever it consumes."""
         if channel in self._totals or len(self._totals) < self._most:
             self._totals[channel] += 1
 
@@ -43,7 +43,7 @@ class ConsumerChannels:
         _less(self._totals, channel, 1)
 
     def add(self, channel: str, consumer: ConsumerOf) -> None:
-        """One that matters, of those that have come."""
+        """Note which consumer has come, if it is one that matters; `come` has counted it."""
         if channel not in self._totals:
             return
         if consumer in self._counts or len(self._counts) < self._most:
@@ -53,7 +53,7 @@ class ConsumerChannels:
             self.go(channel)
 
     def remove(self, channel: str, consumer: ConsumerOf) -> bool:
-        """Whether it was known to be there."""
+        """Note that a consumer has gone; True if it was known."""
         found = self._by_channel.get(channel, Counter())
         if not found[consumer]:
             return False
@@ -64,18 +64,19 @@ class ConsumerChannels:
         return True
 
     def count(self, consumer: ConsumerOf) -> int:
-        """How many there are on channels that are known."""
+        """The number of these consumers on known channels."""
         return self._counts[consumer]
 
     def close(self, channel: str) -> tuple[Counter[ConsumerOf], int]:
-        """Those that mattered and end with it, and how many consumers of it were known in all."""
+        """Note that a channel is closed; returns the known consumers that end with it, and the number of all consumers
+        that were known there."""
         found = self._by_channel.pop(channel, Counter())
         for consumer, count in found.items():
             _less(self._counts, consumer, count)
         return found, self._totals.pop(channel, 0)
 
     def forget(self, *, if_: Callable[[ConsumerOf], bool]) -> None:
-        """They matter no more."""
+        """Forget consumers that matter no more."""
         for channel, found in tuple(self._by_channel.items()):
             for consumer in [each for each in found if if_(each)]:
                 _less(self._counts, consumer, found.pop(consumer))

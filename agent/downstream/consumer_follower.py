@@ -1,4 +1,4 @@
-"""Keeps what is known of consumers up to date, from the downstream's events and its HTTP API."""
+"""Keeps the known consumers up to date, from the downstream's events and its HTTP API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class ConsumerFollower:
-    """Keeps `consumers` up to date, while somebody watches queues; `read` asks the HTTP API for those of a vhost."""
+    """Keeps `consumers` up to date while queues are watched; `read` requests those of a vhost from the HTTP API."""
 
     def __init__(
         self, consumers: Consumers, *, listener: Listener, read: Callable[[str], Awaitable[list[ConsumerAnswer]]]
@@ -36,7 +36,7 @@ class ConsumerFollower:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the consumers up to date until cancelled."""
         await self._consumers.is_watched.wait()
         await run_until_first(self._listen(), self._read_all())
 
@@ -51,7 +51,7 @@ class ConsumerFollower:
                 self._consumers.hears(False, self._loop.time())
 
     async def _hear(self) -> None:
-        """Ends by itself where the broker reports nothing."""
+        """Apply events; returns if the broker sends none."""
         async with self._listener.events(EVENTS) as events:
             if events is None:
                 return
@@ -61,7 +61,7 @@ class ConsumerFollower:
                 self._consumers.heard(event, self._loop.time())
 
     async def _read_all(self) -> None:
-        """At once, and again when the list can't be late any more; later from time to time."""
+        """Read the lists at once, and again when a list can't be late any more; later at intervals."""
         is_again = False
         while True:
             begun = self._loop.time()
@@ -75,7 +75,7 @@ class ConsumerFollower:
             is_again = await self._is_to_read(rest)
 
     async def _is_to_read(self, seconds: float) -> bool:
-        """After so many seconds at the latest; answers whether there is a reason."""
+        """Wait until the next reading is due, at most so many seconds; True if it was requested."""
         until = self._loop.time() + seconds
         while (left := until - self._loop.time()) > 0:
             if await self._is_asked_for(min(left, LATE)):

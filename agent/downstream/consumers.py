@@ -1,4 +1,4 @@
-"""Which consumers of the downstream's queues are other federation links: those with a priority below 0.
+"""The consumers of the downstream's queues that are other federation links: those with a priority below 0.
 
 A passive declare counts them with the others. The events of consumers report their priorities at once, and those of
 channels that they have gone. The HTTP API lists all of them, also those that came while nobody listened, but some
@@ -41,7 +41,7 @@ class Below:
 
 
 class Consumers:
-    """What is known of them now; `is_heard`: whether events report what changes."""
+    """The consumers with a priority below 0, as far as they are known. `is_heard`: events report changes."""
 
     def __init__(self) -> None:
         self.is_heard = False
@@ -60,15 +60,15 @@ class Consumers:
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """Those whose queues somebody watches, or soon will."""
+        """The vhosts whose queues are watched, or soon will be."""
         return tuple(self._vhosts | self._expected)
 
     def must_check(self) -> bool:
-        """Whether the list is to be read sooner than usual."""
+        """True if the list is to be read sooner than usual."""
         return bool(self._to_check)
 
     def expect(self, vhost: str, now: float) -> None:
-        """Somebody soon watches a queue of the vhost: its consumers are to be known by then."""
+        """Note that a queue of the vhost will soon be watched: its consumers are to be known by then."""
         if vhost not in self._vhosts and vhost not in self._expected:
             self.must_read.set()
             self.is_watched.set()
@@ -76,19 +76,19 @@ class Consumers:
             self._expected[vhost] = now
 
     def forget_unwatched(self, now: float) -> None:
-        """What was expected long ago and that nobody watches."""
+        """Forget vhosts that were expected long ago and that nobody watches."""
         for vhost in [each for each, since in self._expected.items() if now - since >= EXPECTED_FOR]:
             del self._expected[vhost]
             self._drop(vhost)
 
     def below_zero(self, vhost: str, queue: str) -> int | None:
-        """How many consumers of the queue have such a priority; None before that is known."""
+        """The number of consumers of the queue with a priority below 0; None before it is known."""
         found = self._by_queue.get(vhost)
         return None if found is None else found[queue]
 
     @contextmanager
     def watching(self, vhost: str, queue: str, wake: Callable[[], None]) -> Iterator[None]:
-        """`wake` is called when consumers of the queue have come or gone."""
+        """Watch a queue: `wake` is called when consumers of it have come or gone."""
         if not self._follows(vhost):
             self.must_read.set()
         self._vhosts[vhost] += 1
@@ -122,7 +122,7 @@ class Consumers:
         return vhost in self._vhosts or vhost in self._expected
 
     def hears(self, is_heard: bool, now: float) -> None:
-        """Whether events report what changes from now on. Nobody reported what changed meanwhile."""
+        """Note whether events report changes from now on. Changes until now may have gone unreported."""
         if is_heard is not self.is_heard:
             self.is_heard = is_heard
             self._channels.forget_all()
@@ -132,7 +132,8 @@ class Consumers:
                     wake()
 
     def heard(self, event: BrokerEvent, now: float) -> None:
-        """Of queues that nobody watches too: a link that begins to watch one finds its consumers known."""
+        """Apply an event, also one of a queue that nobody watches: a link that begins to watch one finds its consumers
+        known."""
         if event.name == CHANNEL_CLOSED:
             self._channel_closed(event, now)
             return
@@ -149,7 +150,8 @@ class Consumers:
         self._wake(vhost, queue)
 
     def _come(self, channel: str, vhost: str, below: Below, now: float, *, is_below: bool) -> None:
-        """Whoever is below 0 counts as known by its channel also where nobody watches yet: the list has it then."""
+        """Apply that a consumer has come. One with a priority below 0 is kept with its channel also where nobody
+        watches yet: the list has it by the time that somebody does."""
         if is_below or (vhost, below.queue) in self._watchers:
             self._channels.add(channel, ConsumerOf(vhost, below.queue, below.tag, is_below))
         if is_below:
@@ -172,7 +174,8 @@ class Consumers:
             self._change(vhost, below, 0, now)
 
     def _channel_closed(self, event: BrokerEvent, now: float) -> None:
-        """Its consumers have gone: those that are known by events, and perhaps some that only the list had."""
+        """Remove the consumers of a closed channel: those that are known by events, and perhaps some that only the list
+        had."""
         ended, known = self._channels.close(str(event.fields.get("pid")))
         for consumer, count in ended.items():
             if consumer.is_below:
@@ -196,11 +199,12 @@ class Consumers:
                     yield vhost, below
 
     def _may_know(self, vhost: str, below: Below) -> bool:
-        """Whether the list had it, or may still have it when it is read."""
+        """True if the list had the consumer, or may still have it when it is read."""
         return (vhost, below.queue) in self._watchers or below in self._known.get(vhost, ())
 
     def _change(self, vhost: str, below: Below, by: int, now: float) -> None:
-        """What an event has reported counts, and not the list, until that can't be late any more."""
+        """Change a count as an event reported. Until the list can't be late any more, the event counts, and not the
+        list."""
         if not self._follows(vhost):
             return
         self._touch(vhost, below, now)
@@ -222,7 +226,7 @@ class Consumers:
             self._touched[vhost] = {each: at for each, at in touched.items() if now - at < LATE}
 
     def read(self, vhost: str, found: Iterable[ConsumerAnswer] | None, now: float) -> None:
-        """The list of a vhost's consumers, None where it can't be had. An empty one proves nothing: a broker that
+        """Apply the list of a vhost's consumers, None where it can't be had. An empty one proves nothing: a broker that
         collects no statistics has no other."""
         self._are_all_doubtful = False
         if not self._follows(vhost):
@@ -273,7 +277,7 @@ def _below(listed: Iterable[ConsumerAnswer]) -> Iterator[Below]:
 
 
 def _is_below(arguments: Any) -> bool:
-    """Events hold them as text in Erlang's syntax."""
+    """True if the arguments have a priority below 0. Events hold them as text in Erlang's syntax."""
     if isinstance(arguments, Mapping):
         priority = arguments.get("x-priority")
         return isinstance(priority, int | float) and priority < 0

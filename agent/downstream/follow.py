@@ -50,7 +50,8 @@ class BindingFollower:
         self._has_changes = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. It may be called again after an error: what was not put in force then is read again."""
+        """Follow bindings until cancelled. It may be called again after an error: what was not put in force then is
+        read again."""
         await run_until_first(self._read_when_changed(), self._apply_changes(), self._listen())
 
     async def _listen(self) -> None:
@@ -62,7 +63,7 @@ class BindingFollower:
                 await asyncio.sleep(LISTEN_AGAIN)
 
     async def _hear(self) -> None:
-        """Returns if the broker sends no events."""
+        """Apply events; returns if the broker sends none."""
         async with self._listener.events(BINDING_EVENTS) as events:
             if events is None:
                 return
@@ -81,7 +82,8 @@ class BindingFollower:
             self._has_changes.set()
 
     async def _apply_changes(self) -> None:
-        """In the order of events; with very many, only the final state matters."""
+        """Apply changes in the order of events; with very many the bindings are read instead, since only the final
+        state matters."""
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()

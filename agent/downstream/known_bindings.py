@@ -23,7 +23,7 @@ def exchanges_of(links: Iterable[Link]) -> frozenset[Federated]:
 
 @dataclass(frozen=True, slots=True)
 class BindingChange:
-    """One binding that was added or removed."""
+    """The addition or removal of one binding."""
 
     source: Federated
     binding: Binding
@@ -55,7 +55,7 @@ class KnownBindings:
 
     @property
     def asked(self) -> Collection[frozenset[Federated]]:
-        """The exchanges that are being read, by reading: what changes now may not be in the answer."""
+        """The exchanges that are being read, by reading: later changes may not be in the response."""
         return self._asking.values()
 
     def learn(

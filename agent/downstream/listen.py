@@ -62,12 +62,12 @@ class Listener:
             raise SaidAlreadyError(str(error)) from error
 
     async def leave(self) -> None:
-        """Ends the subscriptions, because the addresses have changed."""
+        """End the subscriptions, because the addresses have changed."""
         for shared in tuple(self._heard):
             await shared.connection.close()
 
     def renew(self, former: Sequence[AmqpUri], now: Sequence[AmqpUri], tasks: GuardedTasks) -> None:
-        """The addresses are the same, with other passwords: the subscriptions go on."""
+        """Use other passwords for the same addresses: the subscriptions go on."""
         before, after = _where_events_are(former), _where_events_are(now)
         successors = dict(zip(before, after, strict=True))
         for _, connection in self._pool.rekey(lambda key: after if key == before else key):

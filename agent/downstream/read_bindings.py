@@ -34,7 +34,7 @@ class BindingsRead:
 
 
 async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> BindingsRead:
-    """The bindings of federated exchanges only, and static ones."""
+    """Read the bindings of federated exchanges only, and add static ones."""
     wanted = exchanges_of(links)
     found = BindingsRead({key: reading.bindings.get(key, ()) for key in wanted})
     if configuration.settings.downstream.management:
@@ -71,13 +71,14 @@ async def _ask_for_bindings(
 
 
 def _has_static(reading: Reading, source: tuple[str, str]) -> bool:
-    """Whether there are static bindings, even if the vhost is invisible."""
+    """True if there are static bindings, even if the vhost is invisible."""
     vhost, name = source
     return bool(reading.definitions.of(vhost).bindings.get(name))
 
 
 async def _answers_about_bindings(client: ManagementClient, vhost: str, names: Sequence[str]) -> Parameters:
-    """Few federated exchanges are requested one by one; for many, one response with all bindings is faster."""
+    """The bindings of these exchanges. Few exchanges are requested one by one; for many, one response with all bindings
+    is faster."""
     if len(names) > ASKED_ONE_BY_ONE:
         with suppress(TooLargeError):  # most may be of exchanges that aren't federated
             return await client.bindings(vhost)

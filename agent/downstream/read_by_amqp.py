@@ -1,4 +1,4 @@
-"""Reads a downstream that has no HTTP API: which of the declared exchanges exist."""
+"""Reads a downstream that has no HTTP API: AMQP shows only whether the declared exchanges exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent.errors import BrokerError, Place, Problem, Severity, TransientError
 
 
 async def read_by_amqp(configuration: Configuration, keeper: Keeper) -> Reading:
-    """Without the HTTP API: the exchanges of the configuration and the exports, if they exist."""
+    """Read the downstream without the HTTP API: the exchanges of the configuration and the exports, if they exist."""
     forget_broker(keeper)
     definitions, uris = keeper.current.definitions, configuration.settings.downstream.uris
     vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)
@@ -63,7 +63,7 @@ class _Look:
 async def _look_by_amqp(
     uris: Iterable[AmqpUri], vhost: str, declared: Mapping[str, DeclaredExchange]
 ) -> _Look | BrokerError:
-    """Which of the declared exchanges exist; AMQP doesn't show their attributes, so the declared ones are used."""
+    """The declared exchanges that exist; AMQP doesn't show their attributes, so the declared ones are used."""
     inside = [uri.in_vhost(vhost) for uri in uris]
     try:
         async with await connect_any(inside, where=WHERE, name=CONNECTION_NAME) as connection:
@@ -79,7 +79,7 @@ async def _look_by_amqp(
 
 
 def _joined(exported: Mapping[str, VhostState], seen: Iterable[_Look]) -> dict[str, VhostState]:
-    """An export has more information on an exchange than AMQP."""
+    """The exchanges of both; where both have one, that of the export counts, which has more information than AMQP."""
     states = dict(exported)
     for look in seen:
         before = states.get(look.vhost, VhostState())

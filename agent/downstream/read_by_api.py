@@ -75,8 +75,8 @@ class _VhostLook:
 async def _read_steadily(
     configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
 ) -> tuple[SourceReading, dict[str, _VhostLook]]:
-    """Exchanges name their policies, so both must be of the same time: a policy replaced in between would look
-    removed."""
+    """Read definitions and objects of the same time: exchanges name their policies, and a policy replaced in between
+    would look removed."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
         policies: ListedDefinitions | None = None
@@ -98,10 +98,9 @@ async def _read_steadily(
 
 
 async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collection[str]) -> frozenset[str]:
-    """Which vhosts without definitions may only be inaccessible to the agent's user. Lists of all vhosts' definitions
-    silently omit those without a permission, while the list of vhosts has them all for a user with the tag monitoring.
-    A request for a single vhost is refused.
-    """
+    """The vhosts without definitions that may only be inaccessible to the agent's user. Lists of all vhosts'
+    definitions silently omit those without a permission, while the list of vhosts has them all for a user with the tag
+    monitoring. A request for a single vhost is refused."""
     parameters, policies = keeper.in_force(DefinitionSource.PARAMETERS), keeper.in_force(DefinitionSource.POLICIES)
     defining = {(DefinitionSource.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
     defining |= {(DefinitionSource.POLICIES, vhost) for vhost in policies.verdicts}
@@ -125,7 +124,7 @@ async def _identity(client: ManagementClient) -> str | None:
 
 
 def _looks_at_objects(found: VhostDefinitions) -> bool:
-    """Whether the objects of the vhost matter: for shovels, for example, they don't."""
+    """True if the objects of the vhost matter: for shovels, for example, they don't."""
     return bool(found.upstreams or found.policies or found.exchanges)
 
 

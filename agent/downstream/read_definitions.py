@@ -34,7 +34,7 @@ class ListedDefinitions:
 async def take_broker(
     keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]
 ) -> ListedDefinitions:
-    """Each kind of document separately: an error in one doesn't stop the others. Returns the policies."""
+    """Read each kind of document separately: an error in one doesn't stop the others. Returns the policies."""
     parameters, policies, value = await asyncio.gather(
         _parameters(client, broker, names), read_policies(client, broker, names), _global_parameter(client, broker)
     )
@@ -86,7 +86,7 @@ async def read_policies(client: ManagementClient, broker: str, names: Collection
 async def _one_by_one(
     ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]
 ) -> ListedDefinitions:
-    """Vhost by vhost: one that defines too much stays unchanged, and the others are followed."""
+    """Read vhost by vhost: one that defines too much stays unchanged, and the others are followed."""
     items: list[Mapping[str, Any]] = []
     unread: dict[str, Problem] = {}
     for vhost in sorted(names):

@@ -1,4 +1,4 @@
-"""Reads which links and shovels the broker's own plugins run."""
+"""Reads the links and shovels that the broker's own plugins run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class NativeShovels:
     warnings: tuple[Problem, ...] = ()
 
     def of_plugin(self, parameters: Definitions) -> frozenset[NativeLink]:
-        """What the plugin runs: all that parameters define, even where it hasn't begun with one yet."""
+        """The shovels that the plugin runs: those that are listed, and all that parameters define, even where it hasn't
+        begun with one yet. Empty if the plugin isn't enabled."""
         if self.listed is None:
             return frozenset()
         return self.listed | _defined_by(parameters)
@@ -68,8 +69,9 @@ async def read_native_shovels(client: ManagementClient) -> NativeShovels:
 async def look_for_plugin(
     client: ManagementClient, shovels: NativeShovels, parameters: Definitions, *, has_statistics: bool
 ) -> NativeShovels:
-    """Where the plugin's route is missing, the plugin may be enabled without it: the nodes' statistics show that. What
-    isn't known yet may be so."""
+    """Shovels after a look for the plugin where its route is missing: it may be enabled without the route, which the
+    nodes' statistics show. If a running node may have it, `listed` is empty, so that what parameters define counts as
+    run by it; a node whose plugins are not known yet may have it."""
     if shovels.listed is not None or shovels.warnings or not _defined_by(parameters):
         return shovels
     try:

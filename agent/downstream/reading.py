@@ -1,4 +1,4 @@
-"""What was read of the downstream cluster at one time."""
+"""The data that was read from the downstream cluster at one time."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ class Reading:
     identity: str | None = None  # independent of the cluster's name; None if unknown
 
     def sees(self, vhost: str) -> bool:
-        """Whether objects missing from the vhost are known to be deleted, and not only invisible."""
+        """True if objects missing from the vhost are known to be deleted, and not only invisible."""
         return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
 
     def judged(self, link: Link, *, has_known_bindings: bool) -> Link:
-        """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        """The link with its problem, if it has one: a link of a vhost that can't be seen, whose bindings are not known,
+        can't run before it is seen."""
         if isinstance(link, ShovelLink):  # its URIs are all that it needs
             return link
         is_hidden = self.visible is not None and link.vhost not in self.visible

@@ -1,4 +1,4 @@
-"""When to read the definitions again: a changed file, SIGHUP, an event of the broker, or the next poll.
+"""Decides when to read the definitions again: on a changed file, SIGHUP, an event of the broker, or the next poll.
 
 Why: docs/decisions/0027-additions-at-once.md
 """
@@ -53,7 +53,7 @@ EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[
 
 
 class Defining:
-    """What the links may belong to that unread changes may define."""
+    """The exchanges whose links unread changes may define."""
 
     def __init__(self) -> None:
         self._are_all = False
@@ -63,7 +63,9 @@ class Defining:
         return self._are_all or exchange in self._exchanges
 
     def add(self, event: BrokerEvent) -> None:
-        """Programs may declare queues and exchanges all the time. Links of queues have nothing to lose upstream."""
+        """Note an event. Programs may declare queues and exchanges all the time: an event of an exchange counts for
+        that exchange only, and one of a queue for none, since links of queues have nothing to lose upstream. Any other
+        counts for all exchanges."""
         kind, _, _ = event.name.partition(".")
         name = event.fields.get("name")
         if kind == "exchange" and event.vhost is not None and isinstance(name, str):
@@ -116,7 +118,7 @@ class Watcher:
         self._took = 0.0
 
     def has_unread(self, vhost: str, exchange: str) -> bool:
-        """Whether something has changed, or may have, that may define a link of the exchange again, and isn't in force
+        """True if something has changed, or may have, that may define a link of the exchange again, and isn't in force
         yet."""
         return self._whole.has_unread or self._reloading or (vhost, exchange) in self._may_define
 
@@ -133,7 +135,7 @@ class Watcher:
         self._wanted.set()
 
     def hear_hangup(self) -> None:
-        """From now on SIGHUP has the definitions read, also while `run` is not running. Needs the main thread."""
+        """Read the definitions on SIGHUP from now on, also while `run` is not running. Needs the main thread."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.notify, ReloadCause.HANGUP)
 
     async def run(self) -> None:
@@ -159,7 +161,8 @@ class Watcher:
 
     @property
     def _rest(self) -> float:
-        """Changes arrive in bursts; and a reload that takes long leaves as much time for other work."""
+        """Seconds to wait before the next reload: changes arrive in bursts; and a reload that takes long leaves as much
+        time for other work."""
         since = self._clock() - self._reloaded_at
         left = min(self._took, LONGEST_REST) - since
         return max(self._settling(since), left)
@@ -209,7 +212,7 @@ class Watcher:
         self._report_changing()
 
     def _report_changing(self) -> None:
-        """A file that never stays the same keeps all of them from being read, so this is reported."""
+        """Report files that never stay the same, since they keep all of them from being read."""
         if not self._whole.is_changing:
             self._changing_since = None
         elif self._changing_since is None:
@@ -254,7 +257,7 @@ class Watcher:
 
 
 def concerns(event: BrokerEvent) -> bool:
-    """Whether the event may change which links there are."""
+    """True if the event may change which links there are."""
     kind, _, _ = event.name.partition(".")
     if kind != "parameter":
         return kind in {"policy", "exchange", "queue", "vhost"}

@@ -25,16 +25,17 @@ class WholeFiles:
 
     @property
     def has_unread(self) -> bool:
-        """Whether a change was found that wasn't read yet."""
+        """True if a change was found that hasn't been read yet."""
         return self._looks > 0
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change was found that isn't complete yet."""
+        """True if a change was found that isn't complete yet."""
         return 0 < self._looks < LOOKS
 
     def look(self, found: Signatures) -> bool:
-        """Whether there is a change, and the last checks found all files the same."""
+        """Compare the files with those of the last read and the last check; True if there is a change, and the last
+        checks found all files the same."""
         if not self.differ(found):
             self._looks = 0
         elif self._looks and found == self._found:
@@ -45,20 +46,20 @@ class WholeFiles:
         return self._looks >= LOOKS
 
     def differ(self, found: Signatures) -> bool:
-        """Whether files differ from the last read; a file that was never read doesn't count."""
+        """True if files differ from the last read; a file that was never read doesn't count."""
         return any(path in self._read and self._read[path] != each for path, each in found.items())
 
     def is_whole(self, found: Signatures) -> bool:
-        """Whether this is the change that the last checks have found."""
+        """True if this is the change that the last checks have found."""
         return self._looks >= LOOKS and found == self._found
 
     def take(self, found: Signatures) -> None:
-        """Marks these as read."""
+        """Mark these as read."""
         self._read = found
         self._looks = 0
 
     def learn(self, found: Signatures) -> None:
-        """Adds files that the documents name."""
+        """Add files that the documents name."""
         for path, each in found.items():
             self._read.setdefault(path, each)
 

@@ -69,9 +69,9 @@ class QueueAnswer(TypedDict):
 
 
 class QueueCountsAnswer(TypedDict):
-    """How many messages went through a queue since the broker began to count, and are there now, both seconds old. Of
-    a queue without traffic since then there are no `message_stats`, and of an idle one of some types no `messages`.
-    """
+    """The number of messages that went through a queue since the broker began to count, and that are in it now, both
+    seconds old. Of a queue without traffic since then there are no `message_stats`, and of an idle one of some types no
+    `messages`."""
 
     name: str
     messages: NotRequired[Any]

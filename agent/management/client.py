@@ -107,17 +107,17 @@ class ManagementClient:
         return found
 
     async def whoami(self) -> WhoamiAnswer:
-        """The user that the API knows the agent as."""
+        """The user that the API shows for the agent's login."""
         return cast("WhoamiAnswer", await self._one("whoami", shapes.WHOAMI))
 
     async def permissions_of(self, user: str) -> list[PermissionAnswer]:
-        """In each vhost; empty if the broker's own database doesn't have the user."""
+        """The user's permissions in each vhost; empty if the broker's own database doesn't have the user."""
         path, shape = f"users/{encode(user)}/permissions", shapes.PERMISSION
         answer = await self._transport.get_list(path, needs=_ADMINISTRATOR, take=shape.take)
         return [] if isinstance(answer, Missing) else cast("list[PermissionAnswer]", answer)
 
     async def topic_permissions_of(self, user: str) -> list[TopicPermissionAnswer]:
-        """For each topic exchange that has any; empty as above."""
+        """The user's permissions for each topic exchange that has any; empty as above."""
         path, shape = f"users/{encode(user)}/topic-permissions", shapes.TOPIC_PERMISSION
         answer = await self._transport.get_list(path, needs=_ADMINISTRATOR, take=shape.take)
         return [] if isinstance(answer, Missing) else cast("list[TopicPermissionAnswer]", answer)
@@ -169,7 +169,7 @@ class ManagementClient:
         return cast("list[QueueAnswer]", await self._of_vhost(vhost, path, shapes.QUEUE))
 
     async def queue_counts(self, vhost: str) -> list[QueueCountsAnswer]:
-        """Of all queues of the vhost; see `overview` for whether the broker counts at all."""
+        """The counts of all queues of the vhost; see `overview` for whether the broker counts at all."""
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
         return cast("list[QueueCountsAnswer]", await self._of_vhost(vhost, path, shapes.QUEUE_COUNTS))
 

@@ -41,7 +41,7 @@ class NotAListError(ValueError):
 
 
 class TooMuchError(ValueError):
-    """More than any broker should have; the message says of what."""
+    """The list has more of something than any broker should have; the message says of what."""
 
 
 def _whole(digits: str) -> int | float:
@@ -81,7 +81,7 @@ class ListReader:
             raise NotAListError("the list doesn't end")
 
     def _step(self, *, final: bool) -> _Step:
-        """None if more has to arrive first."""
+        """One step of parsing; None if more data has to arrive first."""
         if self._skipping is not None:
             return self._skip(self._skipping)
         blanks = _BLANKS.match(self._text, self._at)

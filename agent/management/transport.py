@@ -47,7 +47,7 @@ _ONLY_LOCAL = "User can only log in via localhost"
 
 T = TypeVar("T")
 Contexts: TypeAlias = dict[Tls, ssl.SSLContext]
-"""Each takes 20 ms and a megabyte: clients that ask many brokers share them."""
+"""TLS contexts by settings. Each takes 20 ms and a megabyte: clients that ask many brokers share them."""
 Read: TypeAlias = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 

@@ -26,7 +26,7 @@ def columns(name: str) -> StructType:
 
 
 def read_text(spark: SparkSession, path: str) -> str:
-    """Small files only: objectives."""
+    """The text of a small file, such as objectives."""
     row = spark.read.text(literal_path(spark, path), wholetext=True).first()
     return str(row[0]) if row else ""
 
@@ -58,7 +58,7 @@ def escaped(path: str) -> str:
 
 
 def literal_path(spark: SparkSession, path: str) -> str:
-    """A path that exists is no pattern, whatever characters it has."""
+    """The path as a literal if it exists: then it is no pattern, whatever characters it has."""
     return escaped(path) if _WILD.search(path) and exists(spark, path) else path
 
 
@@ -99,7 +99,7 @@ def reason(error: Exception) -> str:
 
 
 def _stack(error: Exception) -> str:
-    """Errors of Java have the causes in their trace only."""
+    """The trace of an error: errors of Java have the causes in their trace only."""
     if isinstance(error, Py4JJavaError):
         return str(error)
     trace = getattr(error, "getStackTrace", None) or getattr(error, "_stackTrace", None)
@@ -111,7 +111,7 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
 
 
 def write_parts(spark: SparkSession, path: str, parts: Iterable[str]) -> None:
-    """Atomically: a reader sees the old file or the new one."""
+    """Write a file atomically: a reader sees the old file or the new one."""
     part, whole = _path(spark, f"{path}.part"), _path(spark, path)
     system = _system(spark, path)
     stream = system.create(part, True)
@@ -128,7 +128,7 @@ def write_parts(spark: SparkSession, path: str, parts: Iterable[str]) -> None:
 
 
 def read_small(spark: SparkSession, path: str) -> str | None:
-    """None if there is no such file."""
+    """The text of a small file; None if there is no such file."""
     system, whole = _system(spark, path), _path(spark, path)
     if not system.exists(whole):
         return None

@@ -80,7 +80,7 @@ def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
 
 
 def _duplicate_keys(node: yaml.Node, *, source: str) -> Iterator[Problem]:
-    """Keys of this mapping, and of those in it."""
+    """A problem for each repeated key of this mapping, and of those in it."""
     for key in _repeated_keys(node):
         yield Problem(_place(key, source), f"{key.value}: is there twice")
     for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -164,7 +164,7 @@ class _OpenSLODocument:
         self.problems.append(Problem(_place(node, self.source), message))
 
     def fields(self, node: yaml.Node | None, known: set[str] | None, parent: yaml.Node) -> dict[str, yaml.Node]:
-        """Of a mapping; without `known`, any keys."""
+        """The fields of a mapping, by key; without `known`, any keys are accepted."""
         if not isinstance(node, yaml.MappingNode):
             self.wrong(node or parent, "give a mapping here")
             return {}
@@ -273,7 +273,7 @@ def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *
 
 
 def _time_rules() -> Iterator[_Rule]:
-    """As in the report, the best status that an agent of the group has counts, and pauses don't."""
+    """The rules for time. As in the report, the best status that an agent of the group has counts, and pauses don't."""
     known = [status for status, bucket in BUCKETS.items() if bucket in (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)]
     up = [status for status in known if BUCKETS[status] is Bucket.UP]
     for name, states in ((_UP, up), (_EXPECTED, known)):
@@ -298,12 +298,12 @@ def _increase(part: str, window: str) -> str:
 
 
 def _grouped(series: str) -> str:
-    """With the label of the agent's group: links of two clusters may have the same names."""
+    """The series with the label of the agent's group: links of two clusters may have the same names."""
     return f"{series} * on (job, instance) group_left (group) federation_agent_info"
 
 
 def _bound(one: Objective, bounds: Sequence[float], *, source: str) -> float:
-    """The highest that is not above `within`, as in the report."""
+    """The highest bound that is not above `within`, as in the report."""
     found = max((bound for bound in bounds if bound <= (one.within or 0)), default=None)
     if found is None:
         message = f"objective {one.name!r}: within: give at least {min(bounds):g}, the shortest time that is measured"
@@ -339,5 +339,5 @@ def _quoted(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Within a template of Prometheus."""
+    """The text as a literal within a template of Prometheus."""
     return '{{ "' + _quoted(text) + '" }}' if "{{" in text else text

@@ -56,7 +56,7 @@ class Options:
 
     @property
     def is_whole(self) -> bool:
-        """Without bounds the window is all data; with bounds only its own dates are replaced."""
+        """True if the window is all data, which has no bounds; with bounds only the window's own dates are replaced."""
         return self.start is None and self.end is None
 
 
@@ -104,7 +104,7 @@ def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
 
 
 def _period(name: str, today: date) -> tuple[date, date]:
-    """From Monday to Sunday, or from the first to the last of a month; the end is exclusive."""
+    """The first day and the exclusive end of a named period; a week is from Monday to Sunday."""
     if name == _YESTERDAY:
         return today - timedelta(days=1), today
     if name == _LAST_WEEK:
@@ -167,7 +167,7 @@ def _zone(text: str) -> ZoneInfo:
 
 
 def _trigger(text: str) -> timedelta:
-    """Zero for `available-now`."""
+    """The interval of a trigger; zero for `available-now`."""
     if text == _AVAILABLE_NOW:
         return timedelta()
     seconds = _gap(text)

@@ -1,4 +1,4 @@
-"""How the report uses Spark: its Java, its settings for an amount of work, and the steps that it shows."""
+"""The report's use of Spark: its Java, its settings for an amount of work, and the steps that it shows."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ LOCK: Final = ".lock"
 
 
 class Versions:
-    """Of one output, which nobody else writes meanwhile. `names` are the tables and documents that readers know."""
+    """The versions of one output, which nobody else writes meanwhile. `names` are the tables and documents that readers
+    know."""
 
     def __init__(self, output: Path, names: Collection[str], *, keep: int) -> None:
         self._output = output
@@ -93,7 +94,7 @@ class Versions:
         return current.resolve() if current.exists() else None
 
     def _finished(self) -> list[Path]:
-        """In the order in which they were made."""
+        """The finished versions, in the order in which they were made."""
         found = (each for each in self._made.iterdir() if each.name.partition("-")[0].isdigit() and each.is_dir())
         return sorted(each for each in found if not each.name.endswith((_DRAFT, _FORMER)))
 
@@ -121,7 +122,7 @@ class Versions:
 
 
 def _put_link(path: Path, target: str) -> None:
-    """In place of what was there: readers see one or the other."""
+    """Put a link in place of what was there: readers see one or the other."""
     new = path.with_name(f".{path.name}{_NEW}")
     _remove(new)
     new.symlink_to(target)
@@ -129,7 +130,7 @@ def _put_link(path: Path, target: str) -> None:
 
 
 def _link_all(source: Path, target: Path) -> None:
-    """The same files under another name. Nobody changes a file that exists: a new one takes its place."""
+    """Link the same files under another name. Nobody changes a file that exists: a new one takes its place."""
     if source.is_dir():
         target.mkdir(parents=True)
         for each in source.iterdir():
@@ -175,7 +176,7 @@ def only_writer(output: str) -> Iterator[None]:
 
 
 def local_path(path: str) -> Path | None:
-    """None on another file system than this machine's."""
+    """The path on this machine; None if it is on another file system."""
     scheme, found, rest = path.partition(":")
     if not found or "/" in scheme:
         return Path(path)

@@ -23,7 +23,7 @@ _STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """From one instant to another."""
+    """The time from one instant to another."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Bounds:
 
 
 def bounds(first: int | None, last: int | None, *, start: int | None, end: int | None) -> Bounds:
-    """An end that isn't given is the first or last line of the data."""
+    """The bounds of the window; one that isn't given is the first or last line of the data."""
     began = start if start is not None else first or 0
     return Bounds(began, max(began, end if end is not None else last or 0))
 
@@ -79,7 +79,7 @@ def start_of_day(moment: int, zone: ZoneInfo) -> int:
 
 
 def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
-    """In steps, because a clock change may be half an hour."""
+    """The next full hour of local time, found in steps, because a clock change may be half an hour."""
     step = moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0) + _STEP
     while step.astimezone(zone).minute:
         step += _STEP
@@ -107,7 +107,8 @@ def with_hour(rows: DataFrame, moment: str, hours_of: DataFrame) -> DataFrame:
 
 
 def _with_near(rows: DataFrame, hours_of: DataFrame) -> DataFrame:
-    """By UTC day: comparing each row with all hours of ninety days was most of the work."""
+    """The rows joined with the hours near them, by UTC day: comparing each row with all hours of ninety days was most
+    of the work."""
     return rows.join(fn.broadcast(hours_of.withColumn("near", _days("hour_start", "hour_end"))), "near")
 
 

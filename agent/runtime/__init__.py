@@ -1,1 +1,2 @@
-"""Which links run, and the lifecycle of each; also what `plan` shows. Knows no kind of link but by the registry."""
+"""The links that run, and the lifecycle of each; also the inputs of `plan`. Knows no kind of link but by the
+registry."""

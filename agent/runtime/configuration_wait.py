@@ -1,4 +1,4 @@
-"""Before there is a valid configuration: probes are answered, and the file is read again until it is one.
+"""The wait for a valid configuration: until then probes are answered, and the file is read again at intervals.
 
 For a sidecar: a process that ends with an error takes the pod, and with it the broker, out of its Service.
 """
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 
 
 class ConfigurationWait:
-    """Serves `board`, which holds nothing but the problems. Beyond loopback only probes are answered: the token that
-    would protect the rest is in the file that isn't valid."""
+    """Serves `board`, which holds nothing but the problems, until the configuration is valid. Beyond loopback only
+    probes are answered: the token that would protect the rest is in the file that isn't valid."""
 
     def __init__(self, path: str, load: Callable[[], object], address: HttpSettings, board: Board) -> None:
         """`load` raises ConfigurationError while the file isn't valid."""
@@ -66,7 +66,8 @@ class ConfigurationWait:
         )
 
     async def _retry(self) -> None:
-        """A file that has just changed may not be whole yet; on SIGHUP it is read all the same."""
+        """Load the file whenever two checks find it the same, until it is valid: one that has just changed may not be
+        whole yet. On SIGHUP it is read all the same."""
         seen = await self._signature()
         while True:
             is_told = await self._rest()
@@ -81,7 +82,7 @@ class ConfigurationWait:
             seen = found
 
     async def _rest(self) -> bool:
-        """Whether it was ended by SIGHUP."""
+        """Wait for the next check; True if SIGHUP ended the wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETRY):
                 await self._told_to_read.wait()
@@ -104,7 +105,7 @@ async def _set(event: asyncio.Event) -> None:
 
 
 class _NoLinks:
-    """There are no links to act on."""
+    """Actions on links, of which there are none."""
 
     def act(self, _link_id: str, _action: str) -> None: ...
 

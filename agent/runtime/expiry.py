@@ -1,4 +1,4 @@
-"""Looks every few seconds when certificates and tokens end that connections live on."""
+"""Checks every few seconds when the certificates and tokens expire that connections depend on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASK: Final = "look at certificates"
 
 Shown = Iterable[tuple[Side, bytes]]
 Origin = tuple[Peer, str, str]
-"""Whose it is: the peer, the vhost and the upstream."""
+"""The owner of a credential: the peer, the vhost and the upstream."""
 DOWNSTREAM: Final[Origin] = (Peer.DOWNSTREAM, "", "")
 MANAGEMENT: Final[Origin] = (Peer.MANAGEMENT, "", "")
 
@@ -32,7 +32,7 @@ async def watch_expiries(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Until cancelled; `shown` answers the certificates that the brokers at both ends of a link have shown."""
+    """Check until cancelled; `shown` returns the certificates that the brokers at both ends of a link have shown."""
     while True:
         with board.errors.catching(TASK):
             board.expiries = await _look_once(downstream(), shown, board)

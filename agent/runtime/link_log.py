@@ -1,4 +1,4 @@
-"""What is logged of links: changes, from time to time that one still fails, and causes of trouble as a whole."""
+"""The log of links: changes, reminders of links that still fail, and each cause of trouble as a whole."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class LinkLog:
         self._unlogged: set[str] = set()  # links whose trouble wasn't
 
     def changed(self, link: Link, before: LinkState, state: LinkState) -> None:
-        """Repeated failures for the same reason are logged only from time to time, and those of many links that one
-        trouble stops or lets go together only of the first few: the cause is logged as a whole."""
+        """Log a change of a link. Repeated failures for the same reason are logged only at intervals. Of many links
+        that one trouble stops or releases together, only the first few are logged: the cause is logged as a whole."""
         now = self._clock()
         was_unlogged = link.id in self._unlogged
         if (state.status, state.error) != (before.status, before.error):
@@ -58,7 +58,7 @@ class LinkLog:
         self._told_at[link.id] = now
 
     def _is_one_of_many(self, link: Link, state: LinkState, now: float) -> bool:
-        """Whether so many others have been logged with the same trouble within the last seconds."""
+        """True if so many other links have been logged with the same trouble within the last seconds."""
         key = state.status, state.error
         since, logged = self._together.pop(key, (now, set[str]()))
         if now - since >= TOGETHER:
@@ -102,14 +102,15 @@ class LastingCause:
     links: frozenset[str]
 
     def is_same(self, cause: Mapping[str, Any], *, by_links: bool) -> bool:
-        """By its links, or else by its broker, which is called by its address until its cluster's name is known."""
+        """True if this is the same cause: with `by_links` by its links, else by its broker, whose name is its address
+        until its cluster's name is known."""
         is_alike = (self.side, self.trouble) == (cause["side"], cause["trouble"])
         shares_links = not self.links.isdisjoint(cause["links"])
         return is_alike and (shares_links if by_links else self.broker == cause["broker"])
 
 
 class CauseLog:
-    """A line when a cause begins, and one when it is over, however many links it stops."""
+    """Logs one line when a cause begins, and one when it is over, however many links it stops."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -118,7 +119,7 @@ class CauseLog:
         board.on_transition.append(lambda *_: self._changed.set())
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Log causes until cancelled."""
         while True:
             with suppress(TimeoutError):  # some causes come and go without a change of status
                 async with asyncio.timeout(LOOK_EVERY):

@@ -1,8 +1,8 @@
-"""What operators ask of links: done by the agent of the group that runs the link, and remembered with its lease.
+"""Requests of operators for links: carried out by the agent of the group that runs the link, and stored with its lease.
 
-An agent that is asked does what it is asked for if it runs the link, and passes it on. Who runs a link may be gone
-without that being known yet, so the others keep what was asked lately, in case that the link comes to them. What could
-be passed on to nobody, or may not have arrived, is passed on once it is known who runs the link.
+An agent that receives a request carries it out if it runs the link, and passes it on. The agent that runs the link may
+be gone without that being known yet, so the others keep recent requests, in case that the link comes to them. A request
+that could be passed on to nobody, or may not have arrived, is passed on once it is known which agent runs the link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from agent.runtime.runner import LinkRunner
 from agent.status.board import Board
 
 KEPT_FOR: Final = 10.0
-"""Seconds; links of an agent that is gone run elsewhere before. Later it may have been taken back elsewhere."""
+"""Seconds for which a request is kept. If the agent of a link is gone, the link runs elsewhere before that; later the
+request may have been taken back elsewhere."""
 ALONE_FOR: Final = 3.0
 """Seconds in which an agent that has just started finds the others."""
 MOST: Final = 10_000
@@ -43,7 +44,7 @@ class Request:
 
 
 class Requests:
-    """The last one of each link, for a while. `clock` is the loop's."""
+    """The last request for each link, kept for a limited time. `clock` is the loop's."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -57,7 +58,7 @@ class Requests:
         self._kept[link_id] = Request(action, pause, self._clock() + kept_for)
 
     def take(self, link_id: str) -> Request | None:
-        """What was asked lately, once."""
+        """The recent request for a link, which is removed; None if there is none."""
         found = self._kept.pop(link_id, None)
         return None if found is None or found.until <= self._clock() else found
 
@@ -65,13 +66,14 @@ class Requests:
         self._kept.clear()
 
     def _expire(self) -> None:
-        """About in the order in which they came: usually there is nothing to do."""
+        """Remove expired requests. They are about in the order in which they came: usually there is nothing to do."""
         while self._kept and self._kept[oldest := next(iter(self._kept))].until <= self._clock():
             del self._kept[oldest]
 
 
 class OperatorRequests:
-    """`runners` are by the ids of their links."""
+    """Carries out the requests of operators, and passes them on to the other agents. `runners` are by the ids of their
+    links."""
 
     def __init__(self, runners: Mapping[str, LinkRunner], replica: Replica, board: Board) -> None:
         self._runners = runners
@@ -82,7 +84,7 @@ class OperatorRequests:
         self._to_pass_on = Requests(clock)
 
     def act(self, link_id: str, action: str, pause: Pause | None = None) -> None:
-        """What an operator asks this agent for."""
+        """Handle an operator's request to this agent: carry it out or keep it, and pass it on."""
         runner = self._runners.get(link_id)
         if runner is None:
             return
@@ -91,22 +93,24 @@ class OperatorRequests:
             self._to_pass_on.keep(link_id, action, pause, kept_for=ALONE_FOR)
 
     def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """What an operator asked another agent for."""
+        """Handle an operator's request that another agent passed on."""
         runner = self._runners.get(link_id)
         if runner is not None and action in _EVENTS:
             self._take(runner, action, pause)
 
     def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""
+        """Keep a request to pass it on again: another agent may run the link by now, without knowing of it. A restart
+        has been done, or is needless."""
         if action != "restart" and link_id in self._runners:
             self._to_pass_on.keep(link_id, action, pause)
 
     def hear_nothing(self) -> None:
-        """What others are asked for isn't heard: what was asked before may have been taken back since."""
+        """Forget the requests passed on by other agents: from now on none arrive, and those may have been taken back
+        since."""
         self._for_here.clear()
 
     def pass_on(self, link_id: str) -> None:
-        """It is known which other agent runs the link."""
+        """Pass on a kept request: it is known now which other agent runs the link."""
         if (asked := self._to_pass_on.take(link_id)) is not None:
             self.act(link_id, asked.action, asked.pause)
 
@@ -126,9 +130,9 @@ class OperatorRequests:
         self._remember(runner)
 
     def _remember_for_next(self, runner: LinkRunner, action: str, pause: Pause | None) -> None:
-        """While a link is handed over, its slot is held here still, and what is remembered goes with it. Its owner may
-        be gone without that being known yet, and this agent the next one.
-        """
+        """Keep a request for the next agent that runs the link. While a link is handed over, its slot is held here
+        still, and what is stored goes with it. Its owner may be gone without that being known yet, and this agent the
+        next one."""
         runner.has_recalled = False
         if action == "restart":  # not again here: its owner may have done it, and ended since
             runner.send(lifecycle.Restart())
@@ -141,15 +145,15 @@ class OperatorRequests:
     # What is remembered with the lease of a link
 
     def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
-        """Somebody knows of the trouble of links that run here, or takes that back."""
+        """Store that somebody knows of the trouble of links that run here, or takes that back."""
         self._board.acknowledge(links)
         self._replica.remember_acknowledged(
             {link_id: links[link_id] for link_id in links.keys() & self._runners.keys()}
         )
 
     def recall(self, runner: LinkRunner) -> None:
-        """What was remembered counts where the link has just come here; otherwise what it is, which may have changed
-        while there was no lease to remember it."""
+        """Apply what is stored with the lease to a link that has just come here. For a link that was here before, store
+        its present state, which may have changed while there was no lease to store it in."""
         link = runner.link
         if not self._replica.holds(runner.slot):
             return
@@ -167,7 +171,7 @@ class OperatorRequests:
         runner.has_recalled = True
 
     def recall_changed(self, runner: LinkRunner) -> None:
-        """Another agent has changed what is remembered of a link that runs here."""
+        """Apply what another agent has changed in the stored state of a link that runs here."""
         pause = self._replica.pause_of(runner.link.id)
         runner.has_recalled = True
         if self._replica.has_finished(runner.link):
@@ -185,12 +189,13 @@ class OperatorRequests:
             self._replica.remember_finished(link_id, None)
 
     def remember_finished(self, links: Iterable[Link]) -> None:
-        """They don't begin again where another agent takes them over, nor after a restart of this one."""
+        """Store that these links have finished: they don't begin again where another agent takes them over, nor after a
+        restart of this one."""
         for link in links:
             self._replica.remember_finished(link.id, purpose_of(link))
 
     def forget(self, link_id: str, *, keeps_pause: bool) -> None:
-        """The link is gone: one of the same definition begins anew, unless somebody has paused it."""
+        """Forget a link that is gone: one of the same definition begins anew, unless somebody has paused it."""
         self._replica.remember_finished(link_id, None)
         self._replica.remember_acknowledged({link_id: None})
         if not keeps_pause:

@@ -1,4 +1,4 @@
-"""Looks at both ends of every link that should exist, and hands what it saw to the core's plan.
+"""Looks at both ends of every link that should exist, and passes the results to the core's plan.
 
 Sources of shovels are looked at as upstreams are, their destinations by themselves.
 """
@@ -55,17 +55,18 @@ class PlanInputs:
 
 
 class Agent(Protocol):
-    """An agent that runs with this configuration."""
+    """A running agent that uses this configuration."""
 
     @property
     def cluster(self) -> str | None:
-        """The downstream that it runs beside."""
+        """The name of the downstream cluster that the agent runs beside."""
 
     async def links(self) -> Sequence[RunningLink]: ...
 
 
 async def read_plan_inputs(configuration: Configuration, agent: Agent | None = None) -> PlanInputs:
-    """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict.
+    """The inputs of the plan and the plan itself: what `run` would find and do. Changes nothing anywhere. Raises
+    ConfigurationError where sources conflict.
 
     With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
     """
@@ -98,7 +99,8 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
 
 
 def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:
-    """Without bindings a link doesn't start, and one that runs keeps those that it has."""
+    """Note as an error that the bindings of a link's exchange can't be read: without them a link doesn't start, and one
+    that runs keeps those that it has."""
     if not isinstance(link, ExchangeLink) or sight.error is not None or (link.vhost, link.name) in read.bindings:
         return sight
     return replace(sight, error="the bindings of its exchange can't be read: see the problems")
@@ -106,7 +108,7 @@ def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The links of a running agent, held against those that should exist."""
+    """The links of a running agent, compared with those that should exist."""
 
     links: Mapping[str, RunningLink]
     wanted: frozenset[str]
@@ -128,7 +130,7 @@ class _Running:
         return replace(sight, seen=seen, is_served_by_agent=running.is_consuming, running=running)
 
     def _takes_over(self, link: Link, sight: Sight) -> bool:
-        """Whether a link that is no longer wanted consumes from the queue, as that of a renamed upstream does."""
+        """True if a link that is no longer wanted consumes from the queue, as that of a renamed upstream does."""
         if not isinstance(link, ExchangeLink) or sight.site is None:
             return False
         queue = sight.site, upstream_queue_name(link, sight.site.vhost, self.cluster)
@@ -139,7 +141,7 @@ class _Running:
 
 
 def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
-    """What no link's own reason says already."""
+    """The problems that aren't the problem of a link itself, which shows them already."""
     shown = {link.problem for link in resolution.links}
     return tuple(problem for problem in resolution.problems if problem.message not in shown)
 

@@ -1,4 +1,4 @@
-"""What keeps definitions out of force, as the log and the board show it."""
+"""The problems that keep definitions out of force, as the log and the board show them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ class Problems:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last reload has put nothing in force."""
+        """True if the last reload failed, and so put nothing in force."""
         return bool(self._failure)
 
     def fail(self, error: Exception) -> NoReturn:
-        """A reload has failed. Raises the error; SaidAlreadyError where the last one failed for the same reason."""
+        """Note that a reload has failed. Raises the error; SaidAlreadyError where the last one failed for the same
+        reason."""
         before, self._failure = self._failure, _in_words(error)
         self.show()
         if before == self._failure:
@@ -50,8 +51,8 @@ class Problems:
         self.show()
 
     def show(self) -> None:
-        """A bad document changes nothing, but it is logged once, counted and shown; so is a downstream that can't be
-        read, and what is wrong in single vhosts."""
+        """Log, count and show the current problems: refused documents, which change nothing; a downstream that can't be
+        read; and what is wrong in single vhosts. They are logged and counted only if they are new."""
         refused = tuple(dict.fromkeys((*texts(self._keeper.problems), *self.left_out)))
         if refused and refused != self._refused:
             self._board.refusals += 1
@@ -64,7 +65,8 @@ class Problems:
         self._board.problems = (*refused, self._failure) if is_new else refused
 
     def note(self, remarks: Iterable[str], found: Iterable[Problem]) -> None:
-        """What stops nothing else is logged when it is new; definitions that nobody runs are shown apart."""
+        """Show the remarks and problems that stop nothing else, and log those that are new; definitions that the agent
+        doesn't run are shown apart."""
         found = tuple(found)
         not_run = texts(each for each in found if each.severity is Severity.NOT_RUN)
         notes = (*remarks, *texts(each for each in found if each.severity is not Severity.NOT_RUN))
@@ -79,7 +81,7 @@ class Problems:
         self._noted = frozenset(notes)
 
     def report(self, error: Exception) -> None:
-        """What the watcher does with an error: it is logged once, and everything stays as it is."""
+        """Log an error of the watcher, once; everything stays as it is."""
         if isinstance(error, SaidAlreadyError):
             return
         if isinstance(error, AgentError):
@@ -93,7 +95,8 @@ def texts(problems: Iterable[Problem]) -> tuple[str, ...]:
 
 
 def _in_words(error: Exception) -> str:
-    """What is no AgentError is a mistake of the agent's own; its text may hold anything, so only its kind is shown."""
+    """The error's text. An error that is no AgentError is a mistake of the agent's own: its text may hold anything, so
+    only its kind is shown."""
     if isinstance(error, AgentError):
         return str(error)
     return (

@@ -1,6 +1,6 @@
-"""Looks how many messages wait in the quarantines beside the sources of links: after a restart nobody else knows.
+"""Checks how many messages wait in the quarantines beside the sources of links: after a restart nothing else knows.
 
-It asks on connections that are open anyway, and asks again only where a quarantine is, or a link has put something.
+It uses connections that are open anyway, and checks again only where a quarantine exists, or a link has put something.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Sourced(Protocol):
 
 @dataclass(slots=True)
 class _PlaceState:
-    """What is known of a place. `put` and `asked` are of the last look; `found` is None where nobody may look."""
+    """The state of a place at the last look, when `put` messages had been put there and the broker responded on the
+    connections `asked`. `found` is the number of messages; None where no user may look."""
 
     put: int = 0
     asked: frozenset[Connection] = frozenset()
@@ -50,14 +51,16 @@ class _PlaceState:
     is_there: bool = False
 
     def is_due(self, connections: Iterable[Connection], put: int) -> bool:
-        """Brokers of 4.3 don't let everyone look: they are asked once on each connection."""
+        """True if the place is to be looked at again. Brokers of 4.3 don't let everyone look: they are asked once on
+        each connection."""
         if not self.asked.issuperset(connections):
             return True
         return self.found is not None and (self.is_there or self.put != put)
 
 
 class QuarantineDepths:
-    """`asking` answers the open connection on which a broker is asked things, and None where there is none."""
+    """Checks the quarantines of all sources. `asking` returns the open connection for requests to a broker, and None
+    where there is none."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class QuarantineDepths:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look at the quarantines at intervals until cancelled."""
         while True:
             with self._board.errors.catching(TASK):
                 await self.look()
@@ -107,8 +110,7 @@ class QuarantineDepths:
         self._board.quarantine_depth = self._together(put)
 
     async def _look_at(self, known: _PlaceState, connections: Collection[Connection], put: int) -> None:
-        """On the first connection whose user may look. Where none can be asked, what was known last is the best there
-        is."""
+        """Look on the first connection whose user may look. If no broker responds, the last known number stays."""
         failed = set()
         async with self._slots:
             for connection in connections:
@@ -125,7 +127,7 @@ class QuarantineDepths:
             known.put, known.asked = put, frozenset(connections) - failed
 
     def _together(self, put: Mapping[End, int]) -> QuarantineDepth:
-        """Several ends of links may be one place."""
+        """The depth of all quarantines together. Several ends of links may be one place."""
         found = {place: known.found for place, known in self._looks.items() if known.found is not None}
         unseen = [count for source, count in put.items() if self._places.get(source) not in found]
         messages = sum(found.values()) if found or not unseen else None

@@ -1,4 +1,4 @@
-"""The quarantines beside the sources of a configuration's links: what is in them, and what is done with it."""
+"""The quarantines beside the sources of a configuration's links: show, drop and replay their messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GIVEN: Final = "broker of --uri"
 
 @dataclass(frozen=True, slots=True)
 class MessageChoice:
-    """Which messages; None is all. `link` is an id, `older_than` are seconds."""
+    """The choice of messages; None is all. `link` is an id, `older_than` are seconds."""
 
     link: str | None = None
     reason: str | None = None
@@ -69,7 +69,7 @@ class ForgedError(PermanentError):
 
 
 class Destinations:
-    """Where the messages of one quarantine were going, connected as they are needed."""
+    """The destinations of the messages of one quarantine, connected as they are needed."""
 
     def __init__(
         self, kinds: Kinds, links: Mapping[str, Link], source: Connection, opened: AsyncExitStack, failed: set[str]
@@ -82,7 +82,7 @@ class Destinations:
         self._ready: dict[str, tuple[Publisher, Rewriter]] = {}
 
     async def publish(self, found: Restored, body: bytes) -> None:
-        """As the link would. What it would drop needs to go nowhere."""
+        """Publish a message as its link would. One that the link would drop is not published."""
         why = found.why
         publisher, rewriter = self._ready.get(why.link) or await self._open(why.link)
         self._check(why)
@@ -92,7 +92,8 @@ class Destinations:
             await publisher.publish(_name(why.exchange), _name(why.routing_key), properties.write(), body)
 
     def _check(self, why: Why) -> None:
-        """Anybody who may publish beside the source could ask for any destination; only the link's own is right."""
+        """Raise ForgedError if the message names another destination than its link's own. Anybody who may publish
+        beside the source could ask for any destination."""
         link = self._links[why.link]
         destination = self._kinds.of(link).destination(link)
         asked = ((destination.exchange, why.exchange), (destination.routing_key, why.routing_key))
@@ -113,7 +114,7 @@ class Destinations:
 
 
 def _defined(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterator[End]:
-    """Where messages of links may come from, or came from while there were links."""
+    """The ends that messages of links may come from, or came from while there were links."""
     for vhost, defined in definitions.vhosts.items():
         for upstream in defined.upstreams.values():
             yield End(f"upstream {upstream.name}", reachable(upstream.uris, vhost, downstream), vhost)
@@ -122,7 +123,7 @@ def _defined(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterato
 
 
 def _id_of(named: str, links: tuple[Link, ...]) -> str:
-    """A link that nobody defines any more has only its whole id."""
+    """The id of the chosen link. A link that nobody defines any more has only its whole id."""
     found = named_so(links, named, lambda link: (link.id, f"{link.vhost}/{link.name}"))
     if len(found) > 1:
         some = ", ".join(link.id for link in found[:MOST_NAMED])
@@ -142,17 +143,18 @@ def _shown(connection: Connection, found: Restored, message: BrowsedMessage) -> 
 
 @dataclass
 class Outcome:
-    """What was done; `problems` say why the rest stays."""
+    """The number of messages that were handled; `problems` are the reasons why the rest stays."""
 
     done: int = 0
     problems: list[str] = field(default_factory=list)
 
 
 class Quarantined:
-    """`read` it first. Messages that are not ours, or that nobody chose, stay as they are."""
+    """The quarantines of a configuration. `read` it first. Messages that are not ours, or that nobody chose, stay as
+    they are."""
 
     def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: MessageChoice, sources: Iterable[End]) -> None:
-        """`sources` are where to look."""
+        """`sources` are the ends whose quarantines are read."""
         self._kinds = kinds
         self._sources = tuple({(end.uris, end.default_vhost): end for end in sources}.values())
         self._links = {link.id: link for link in links}
@@ -168,7 +170,7 @@ class Quarantined:
     async def read(
         cls, configuration: Configuration, choice: MessageChoice, only: Sequence[AmqpUri] = ()
     ) -> Quarantined:
-        """Beside all sources that something defines, or beside `only` these."""
+        """The quarantines beside all sources that something defines, or beside `only` these."""
         keeper = Keeper()
         keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.reading)
         reading = await read_downstream(configuration, keeper)
@@ -183,7 +185,8 @@ class Quarantined:
         return cls(kinds, found.links, choice, (*used, *_defined(reading.definitions, own)))
 
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[QuarantinedMessage, None]:
-        """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
+        """The chosen messages, each once, also where several addresses lead to one broker: messages that one of them
+        holds aren't delivered to the others."""
         async with AsyncExitStack() as opened:
             looked: list[tuple[Connection, QueueBrowser]] = []
             async for connection in self._places(opened):
@@ -206,7 +209,7 @@ class Quarantined:
         return self._with_problems(outcome)
 
     async def _drop_some(self, connection: Connection, outcome: Outcome) -> bool:
-        """Whether others have room now."""
+        """Drop the chosen messages that fit into one round; True if another round has room for more."""
         before = outcome.done
         async with self._held(connection, with_bodies=False) as held:
             async for message in held:
@@ -219,7 +222,7 @@ class Quarantined:
         return False
 
     async def replay(self) -> Outcome:
-        """Publishes each where it was going, as its link would, and acknowledges it once it is confirmed."""
+        """Publish each message where it was going, as its link would, and acknowledge it once it is confirmed."""
         outcome, failed = Outcome(), set[str]()
         async for connection in self._places():
             async with AsyncExitStack() as opened:
@@ -230,7 +233,8 @@ class Quarantined:
         return self._with_problems(outcome)
 
     async def _round(self, connection: Connection, destinations: Destinations, outcome: Outcome) -> bool:
-        """Whether another is needed: of very many bytes some had no room, and others were done."""
+        """Replay the messages that fit into one round; True if another is needed: some of very many bytes had no room,
+        and others were done."""
         before = outcome.done
         late: set[str] = set()  # links of which one had no room: the next ones would pass it
         async with self._held(connection, with_bodies=True) as held:
@@ -258,7 +262,7 @@ class Quarantined:
 
     @contextmanager
     def _noting(self, connection: Connection) -> Iterator[None]:
-        """What one broker refuses keeps nobody from what is beside the others."""
+        """Note the errors of one broker, so that they don't stop the work on the others."""
         try:
             yield
         except BrokerError as error:
@@ -272,9 +276,9 @@ class Quarantined:
             )
 
     async def _places(self, opened: AsyncExitStack | None = None) -> AsyncIterator[Connection]:
-        """Each source once, however many links come from there. Several may be one broker: names of clusters don't
-        show it, as many are the same. What is `opened` stays so; otherwise one is open at a time.
-        """
+        """The connection to each source, once, however many links come from there. Several may be one broker: names of
+        clusters don't show it, as many are the same. With `opened` connections stay open; otherwise one is open at a
+        time."""
         for end in self._sources:
             is_other = self._own not in {None, (end.uris, end.default_vhost)}
             async with AsyncExitStack() as one:

@@ -115,7 +115,7 @@ class LinkRunner:
     # What is shown of it
 
     def gauges(self) -> Gauges:
-        """What the board shows of this moment."""
+        """The gauges of the link at this moment, for the board."""
         flow, session, runnable = self._flow, self._session.current, self._runnable
         return Gauges(
             in_flight=self.in_flight,
@@ -145,12 +145,12 @@ class LinkRunner:
 
     @property
     def has_completed(self) -> bool:
-        """Whether it has done all that its definition asks for, and has ended."""
+        """True if the link has done all that its definition asks for, and has ended."""
         return self.state.completed and self.state.phase is Phase.IDLE
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it holds no connection, and none is on its way."""
+        """True if the link holds no connection, and none is being opened or closed."""
         return self.state.phase in {Phase.IDLE, Phase.WAITING, Phase.GONE}
 
     @property
@@ -170,12 +170,13 @@ class LinkRunner:
 
     @property
     def _is_unread(self) -> bool:
-        """While it is blocked little is read: messages that the source has sent may be counted nowhere."""
+        """True if messages that the source has sent may be counted nowhere: while the link is blocked little is
+        read."""
         return bool(self.state.blocked) and not (self._flow is not None and self._flow.counts_all)
 
     @property
     def source(self) -> End:
-        """Where its messages come from."""
+        """The end that the link's messages come from."""
         return self.ends.source
 
     @property
@@ -200,13 +201,13 @@ class LinkRunner:
         return self._flow.in_flight if self._flow else 0
 
     def waits(self, now: float) -> float:
-        """For how long its oldest message has waited for its confirm."""
+        """Seconds that the oldest message has waited for its confirm; 0 if none waits."""
         oldest = self._flow.oldest_unconfirmed if self._flow else None
         return 0.0 if oldest is None else now - oldest
 
     @property
     def _refused_for(self) -> float:
-        """For how long the oldest message waits that the downstream refused."""
+        """Seconds that the oldest message refused by the downstream has waited; 0 if there is none."""
         oldest = self._flow.oldest_refused if self._flow else None
         return 0.0 if oldest is None else self._loop.time() - oldest
 
@@ -214,7 +215,7 @@ class LinkRunner:
         self._take_note(self._runnable.notes)
 
     def _take_note(self, note: str) -> None:
-        """Something an operator should know of a link that works nevertheless."""
+        """Set the note on a link that works nevertheless, and log one that is new."""
         if note and note != self.note:
             log.warning("link noted", link=self.link.id, vhost=self.link.vhost, name=self.link.name, note=note)
         self.note = note
@@ -223,7 +224,8 @@ class LinkRunner:
 
     @property
     def upstream_queue(self) -> tuple[CountedVhost, str] | None:
-        """Where the upstream's HTTP API counts the link's messages."""
+        """The vhost and the queue in which the upstream's HTTP API counts the link's messages; None if there is nothing
+        to look at now."""
         link = self.link
         if not link.counted_by or self._served_by or not self.state.started or self.state.unwanted is not None:
             return None
@@ -246,7 +248,7 @@ class LinkRunner:
     # What is done every second
 
     def tick(self, now: float) -> bool:
-        """Looks after the link; answers whether anything moved since the last time."""
+        """Look after the link; True if anything moved since the last time, or is in flight."""
         session, counts = self._session.current, self.counts
         if session is not None and not self.state.blocked and self.state.stalled is None and session.is_quiet(now):
             return False
@@ -293,7 +295,7 @@ class LinkRunner:
         return lifecycle.Stalled(why, self._flow.unproved_by if self._flow else Side.DOWNSTREAM)
 
     def _why_stalled(self, waited: float) -> str:
-        """The downstream owes nothing where nothing is on the way to it."""
+        """The reason of a stall. The downstream owes nothing where nothing is on the way to it."""
         trouble = self._trouble
         if trouble and not self.in_flight:
             return trouble
@@ -301,7 +303,7 @@ class LinkRunner:
         return f"{late}; {trouble}" if trouble else late
 
     def _log_trouble(self) -> None:
-        """Once, when messages begin not to go through; how many there are is shown, and not logged each time."""
+        """Log once when messages begin not to go through; their number is shown, and not logged each time."""
         trouble = self._trouble
         if trouble and not self._is_troubled:
             link = self.link
@@ -309,7 +311,7 @@ class LinkRunner:
         self._is_troubled = bool(trouble)
 
     def _share_again(self, now: float) -> None:
-        """A link that was suspected for long enough gets its place among the others again."""
+        """Restart a link that was suspected for long enough: it shares connections with the others again."""
         flow, is_over = self._flow, not self._runnable.is_suspected(now)
         if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
@@ -334,7 +336,7 @@ class LinkRunner:
             self.send(lifecycle.Start())
 
     def unwant(self) -> None:
-        """No definition asks for the link any more; what it built upstream is removed later."""
+        """Note that no definition asks for the link any more; what it built upstream is removed later."""
         if self.state.unwanted is None:
             self._built_under = self._brokers.cluster
             self.send(lifecycle.Unwanted(self._loop.time()))
@@ -345,19 +347,19 @@ class LinkRunner:
 
     @property
     def may_be_removed(self) -> bool:
-        """Also while others serve it: an agent of the same group may have died, and its consumer may be what serves it
-        still."""
+        """True if neither the plugin nor another consumer serves the link. Where agents share links, a consumer doesn't
+        count: one of them may have died, and its consumer may be what serves the link still."""
         if Other.PLUGIN in self._served_by:
             return False
         return Other.CONSUMER not in self._served_by or self._brokers.is_shared
 
     def want(self) -> None:
-        """A definition asks for the link again: it comes back with what it had."""
+        """Note that a definition asks for the link again: it comes back with what it had."""
         if self.state.unwanted is not None:
             self.send(lifecycle.WantedAgain())
 
     def redefine(self, link: Link) -> None:
-        """The definition changed: the link starts again, its queue stays. One that has done all that it was defined
+        """Set the changed definition: the link starts again, its queue stays. One that has done all that it was defined
         for starts again only for something else."""
         is_done = self.state.completed and asks_the_same(self.link, link)
         self.link = link
@@ -368,7 +370,8 @@ class LinkRunner:
             self.send(lifecycle.Restart())
 
     def renew(self, link: Link) -> None:
-        """The definition has other passwords and nothing else: an open session goes on, and the next one uses them."""
+        """Set a definition with other passwords and nothing else: an open session goes on, and the next one uses
+        them."""
         if self.state.phase is not Phase.OPEN:
             self.redefine(link)
             return
@@ -381,9 +384,8 @@ class LinkRunner:
             self._session.current.follow()
 
     def has_completed_before(self) -> None:
-        """It has done what it is defined for, here or elsewhere. That nobody remembers so is no reason to do it again:
-        what is remembered may be lost, and only an operator or another definition asks for that.
-        """
+        """Note that the link has done what it is defined for, here or elsewhere. That nothing stores this is no reason
+        to do it again: what is stored may be lost, and only an operator or another definition asks for that."""
         self.send(lifecycle.Completed(earlier=True))
 
     def _make_runnable_again(self) -> None:
@@ -399,11 +401,12 @@ class LinkRunner:
     # Who else serves it
 
     def served_by(self, other: Other, reason: str | None) -> None:
-        """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
+        """Note that somebody else serves the link, or, without a reason, does so no more; it waits for the last of
+        them."""
         self._stand_by(self._served_by.ends(other) if reason is None else self._served_by.begins(other, reason))
 
     def run_elsewhere(self, verdict: Elsewhere) -> None:
-        """Another agent of the group runs the link, and remembers whether it is paused."""
+        """Note that another agent of the group runs the link, and stores whether it is paused."""
         event = self._served_by.runs_elsewhere(verdict)
         self._stand_by(event)
         if event is not None and verdict.owner is not None:  # that agent remembers it
@@ -411,7 +414,7 @@ class LinkRunner:
             self.send(lifecycle.Resume())
 
     def run_here(self) -> None:
-        """No other agent of the group runs the link."""
+        """Note that no other agent of the group runs the link."""
         self._stand_by(self._served_by.runs_here())
 
     def waits_for(self, other: Other) -> bool:
@@ -432,7 +435,7 @@ class LinkRunner:
         self._turn = self._keep(lambda: self._await_turn(queue), "await turn")
 
     async def _await_turn(self, queue: str) -> None:
-        """Looks, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
+        """Check, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
         attempt = 1
         while Other.CONSUMER in self._served_by and self.state.stop is None:
             attempt += 1
@@ -448,7 +451,7 @@ class LinkRunner:
     # What waits for it while it has no session
 
     def _follow_backlog(self) -> None:
-        """While it is paused, or only the downstream fails, its queue is still looked at."""
+        """Read the depth of the queue while the link is paused, or only the downstream fails."""
         is_due = self._is_paused or self._lacks_downstream
         if is_due and self._idle_backlog is None:
             source = self._kinds.of(self.link).ends(self.link).source
@@ -463,7 +466,8 @@ class LinkRunner:
 
     @property
     def _lacks_downstream(self) -> bool:
-        """Also while it tries again: then nothing is known of what comes of it."""
+        """True if the link is stopped because the downstream failed, also while it tries again: the result isn't known
+        then."""
         broken = self.state.broken
         is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
         return is_apart and broken is not None and broken.failure.side is Side.DOWNSTREAM
@@ -518,7 +522,8 @@ class LinkRunner:
         self.send(lifecycle.Closed())
 
     def begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
-        """`owes` is what the lifecycle waits for, whatever comes between."""
+        """Run work for the link. `owes` is the event that the lifecycle waits for, whatever comes between: it is sent
+        after an unexpected error, or without it a `Failed`."""
         return self._tasks.once(
             f"link: {doing}",
             work,
@@ -528,7 +533,8 @@ class LinkRunner:
         )
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], doing: str) -> asyncio.Task[None]:
-        """What no answer to the lifecycle can stand for: after an unforeseen error it is tried again."""
+        """Keep work running whose result no event to the lifecycle could replace: after an unexpected error it is tried
+        again."""
         return self._tasks.keep(f"link: {doing}", work, link=self.link.id)
 
     # Its removal

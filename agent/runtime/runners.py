@@ -127,7 +127,7 @@ class Runners:
         self._log.gone(link_id)
 
     def _go_on_soon(self) -> None:
-        """After the end of a link: once, however many end together."""
+        """Start what is ready after the end of a link: once, however many end together."""
         if not self._goes_on_soon:
             self._goes_on_soon = True
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -166,8 +166,8 @@ class Runners:
             runner.start()
 
     def share_with_others(self, *, prefers_quorum: bool = False) -> None:
-        """Whichever links other agents of the group run, this one doesn't. Those that are no longer defined count, too:
-        one of the agents has to remove what they built."""
+        """Share links with the other agents of the group: this one doesn't run those that they run. Links that are no
+        longer defined count, too: one of the agents has to remove what they built."""
         self._replica.join(self._board.group, self._board.owner)
         self._follow()
         if not self.is_leasing:
@@ -177,15 +177,16 @@ class Runners:
             self._lease_tasks.keep(FENCE, self._replica.keep_fence)
 
     def renew(self, former: Sequence[AmqpUri], now: Sequence[AmqpUri]) -> None:
-        """The downstream has other passwords."""
+        """Use the other passwords of the downstream."""
         self._replica.renew(dict(zip(former, now, strict=True)))
 
     def move(self) -> None:
-        """The downstream has other addresses."""
+        """Move to the other addresses of the downstream."""
         self._replica.move()
 
     def share(self, *, at_once: bool = False) -> None:
-        """Other links may be run by other agents of the group now. With `at_once` nothing happens in between."""
+        """Decide again which links run here: other agents of the group may run others now. With `at_once` nothing
+        happens in between."""
         self._share()
         if at_once:
             self._share.finish()
@@ -198,7 +199,7 @@ class Runners:
         self.start_ready()
 
     def _place(self, runner: LinkRunner) -> bool:
-        """Whether it is known where the link runs; where it isn't, it goes on as before."""
+        """Apply the verdict on where the link runs; False if there is none yet, and the link goes on as before."""
         verdict = self._replica.verdict(runner.link)
         if verdict is None:
             return False
@@ -220,13 +221,13 @@ class Runners:
                 self.commands.recall_changed(runner)
 
     def begin_sharing(self) -> None:
-        """Links that run already connect again, so that brokers notice sooner if this agent is gone."""
+        """Connect running links again, so that brokers notice sooner if this agent is gone."""
         if self._brokers is not None and not self._brokers.is_shared:
             self._brokers.is_shared = True
             self._tasks.once("connect links again", self._reopen())
 
     def end_sharing(self) -> None:
-        """Connections that are opened from now on may be silent for longer again."""
+        """Let connections that are opened from now on be silent for longer again."""
         if self._brokers is not None:
             self._brokers.is_shared = False
 
@@ -235,7 +236,7 @@ class Runners:
             self._brokers.sever(why)
 
     async def _reopen(self) -> None:
-        """One after another: each takes a moment."""
+        """Restart links one after another: each takes a moment."""
         for runner in self:
             if runner.state.phase in {Phase.OPEN, Phase.OPENING}:
                 runner.send(lifecycle.Restart())
@@ -265,7 +266,7 @@ class Runners:
             self._removed(runner)
 
     def _give_up(self, runner: LinkRunner) -> None:
-        """Another agent of the group may reach what this one doesn't."""
+        """Offer a link that can't connect to another agent of the group, which may reach what this one doesn't."""
         if _cannot_connect(runner.state) and self._runners.get(runner.link.id) is runner:
             self._replica.give_up(runner.link.id)
             asyncio.get_running_loop().call_later(GIVE_UP_AGAIN, self._give_up, runner)
@@ -273,9 +274,8 @@ class Runners:
             self._failing.discard(runner)
 
     def _removed(self, runner: LinkRunner) -> None:
-        """The removal is over; unless it was called off, so is the link. Where something is left, another agent of the
-        group tries in its turn: it may reach what this one doesn't.
-        """
+        """Handle the end of a removal; unless it was called off, the link is over, too. Where something is left,
+        another agent of the group tries in its turn: it may reach what this one doesn't."""
         link_id = runner.link.id
         if runner.finished.done() and self._runners.get(link_id) is runner:
             self.commands.forget(link_id, keeps_pause=False)
@@ -286,7 +286,7 @@ class Runners:
         self._go_on_soon()
 
     def removed_by_another(self, link_id: str) -> None:
-        """What this agent kept in mind, in case that the other had died before."""
+        """Let go of a link that another agent has removed. This agent kept it in case that the other died before."""
         runner = self._runners.get(link_id)
         if runner is not None and runner.state.unwanted is not None and runner.waits_for(Other.REPLICA):
             self.let_go(runner)

@@ -1,7 +1,7 @@
-"""The sessions of a link, one after another: opened, watched for what ends them, and closed.
+"""The sessions of a link, one after another: opened, watched for their end, and closed.
 
-What becomes of a session is sent to the link's lifecycle, which decides what comes next. While there is none, what
-waits for the link may be looked at.
+The result of a session is sent to the link's lifecycle, which decides what comes next. While there is no session, the
+backlog of the link may be read.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Owner(Protocol):
     ) -> asyncio.Task[None]: ...
 
     def take_notes(self) -> None:
-        """What an operator should know of what was built may be something else now."""
+        """The notes of the runnable link, for operators, may have changed."""
 
     def has_consumer(self, error: ServedElsewhereError) -> None:
-        """Somebody else consumes from its queue."""
+        """Another consumer consumes from the link's queue."""
 
     def has_closed(self) -> None:
         """Everything of the session has ended."""
@@ -97,7 +97,7 @@ class SessionRunner:
         return self._connections.down
 
     def dedicate_connections(self) -> None:
-        """For a while the link shares no connection: others would wait for it."""
+        """Let the link share no connection for a limited time: others would wait for it."""
         self._dedicated_until = self._loop.time() + DEDICATED_FOR
 
     def hold_reading(self) -> None:
@@ -142,7 +142,7 @@ class SessionRunner:
             end.add_done_callback(ended, context=context)
 
     def _ended(self, end: asyncio.Future[BrokerError]) -> None:
-        """One of them has; others that end with it are called for, too."""
+        """Handle the end of a connection or channel of the session. Others that end with it are reported here, too."""
         if self.current is not None and end in self._watched:
             self._unwatch()
             self._owner.begin(self._explain(self.current, end), "watch")
@@ -185,7 +185,7 @@ class SessionRunner:
         owner.send(lifecycle.Failed(str(error), failure, steady))
 
     def close(self, *, settle: bool) -> None:
-        """With `settle` what is in flight may still be confirmed."""
+        """Close the session. With `settle` messages in flight may still be confirmed."""
         self._owner.begin(self._close(settle=settle), "close", owes=lifecycle.Closed())
 
     async def _close(self, *, settle: bool) -> None:
@@ -202,7 +202,8 @@ class SessionRunner:
         self._owner.has_closed()
 
     async def _end(self, flow: Flow, *, settle: bool) -> None:
-        """Whatever happens meanwhile: a consumer that is left would keep the link from its own queue."""
+        """Leave the flow, whatever happens meanwhile: a consumer that is left would keep the link from its own
+        queue."""
         try:
             if settle:
                 with suppress(BrokerError, TimeoutError):
@@ -211,7 +212,7 @@ class SessionRunner:
             await flow.leave()
 
     async def _end_tasks(self) -> None:
-        """None of a session's own works on while it is closed."""
+        """Stop the session's own tasks: none of them works on while it is closed."""
         self._unwatch()
         tasks = [task for task in (self._opening, self._keeping_up) if task is not None and not task.done()]
         for task in tasks:
@@ -226,8 +227,8 @@ LOOK_PATIENCE: Final = 10.0
 
 
 class IdleBacklog:
-    """`messages` wait; None where that can't be known now. `queue_of` names the queue in a vhost of the source, or
-    answers None where there is none while no session is open."""
+    """The backlog of a link without a session: `messages` wait; None where that can't be known now. `queue_of` returns
+    the name of the queue in a vhost of the source, None where there is none while no session is open."""
 
     def __init__(self, brokers: Brokers, source: End, queue_of: Callable[[str], str | None]) -> None:
         self.messages: int | None = None
@@ -237,7 +238,7 @@ class IdleBacklog:
         self._control: Shared | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read the depth at intervals until cancelled."""
         try:
             while True:
                 await self._look()

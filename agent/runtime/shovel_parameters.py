@@ -30,7 +30,7 @@ class Deleted:
 
 
 async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Sequence[HttpUrl]) -> Deleted:
-    """Deletes the parameters of those that a parameter still defines as it was when they ran."""
+    """Delete the parameters of finished shovels that a parameter still defines as they were when they ran."""
     shovels = [link for link in links if isinstance(link, ShovelLink) and is_parameter(link, keeper)]
     if not shovels or not management:
         return Deleted()
@@ -40,13 +40,13 @@ async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Seq
 
 
 def is_parameter(link: Link, keeper: Keeper) -> bool:
-    """Whether a parameter defines the shovel as it was when it ran."""
+    """True if a parameter defines the shovel as it was when it ran."""
     defined = keeper.in_force(DefinitionSource.PARAMETERS).definitions
     return isinstance(link, ShovelLink) and _is_same(link.shovel, defined.of(link.vhost).shovels.get(link.name))
 
 
 async def _delete(client: ManagementClient, link: ShovelLink) -> str | None:
-    """Why the parameter stays."""
+    """Delete the shovel's parameter; returns the reason if it stays, else None."""
     try:
         await client.delete_shovel(link.vhost, link.name)
     except BrokerError as error:
@@ -60,8 +60,8 @@ def _is_same(ran: Shovel, defined: Shovel | None) -> bool:
 
 
 async def delete_parameter(vhost: str, name: str, keeper: Keeper, management: Sequence[HttpUrl]) -> str | None:
-    """Answers why the shovel can't be deleted this way; None once its parameter is gone. BrokerError where the broker
-    fails or refuses it."""
+    """Delete a shovel's parameter; returns the reason if the shovel can't be deleted this way, else None. Raises
+    PermanentError without `downstream.management`, and BrokerError if the broker fails or refuses it."""
     if name not in keeper.in_force(DefinitionSource.PARAMETERS).definitions.of(vhost).shovels:
         return _elsewhere(keeper.current.definitions.of(vhost).shovels.get(name))
     if not management:

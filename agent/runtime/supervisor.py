@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 class Supervisor:
-    """One step at a time: read, resolve, compare with what runs, act."""
+    """Keeps the links as the definitions want them, one step at a time: read, resolve, compare with what runs, act."""
 
     def __init__(self, load: Callable[[], Configuration], board: Board) -> None:
         self._load = load
@@ -98,7 +98,7 @@ class Supervisor:
         return self._kinds.brokers.shown_certificates(self._kinds.of(link).ends(link), link.id)
 
     async def reload(self, causes: frozenset[ReloadCause]) -> None:
-        """What the watcher calls; an error leaves everything as it is."""
+        """Read the definitions again, for the watcher; an error leaves everything as it is."""
         try:
             if causes & {
                 ReloadCause.START,
@@ -117,7 +117,7 @@ class Supervisor:
             self._board.reloaded_at = self._board.clock()
 
     async def _read_configuration(self) -> None:
-        """In a thread, as exports may be large."""
+        """Read the configuration in a thread, as exports may be large."""
         try:
             loaded = await asyncio.to_thread(self._load)
         except ConfigurationError as error:
@@ -127,13 +127,13 @@ class Supervisor:
             self._keeper.take(DefinitionSource.CONFIGURATION, lambda: loaded.reading)
 
     def _adopt(self) -> None:
-        """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""
+        """Put a configuration in force as a whole: not its settings where its definitions are refused."""
         if self._loaded is not self.configuration and not self._keeper.refuses(DefinitionSource.CONFIGURATION):
             self.configuration = self._loaded
             log.info("configuration read")
 
     async def _reconcile_all(self) -> None:
-        """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
+        """Reconcile all links, and delete finished shovels after that, since they may have been defined anew."""
         await self._reconcile()
         self._remember_completed(runner.link for runner in self._runners if runner.state.completed)
         finished = [runner.link for runner in self._runners if runner.has_completed]
@@ -143,19 +143,18 @@ class Supervisor:
             await self._reconcile()
 
     def _has_settled(self) -> None:
-        """One reading is for all links that have ended before it: a thousand shovels may end together."""
+        """Plan one reading for all links that have ended before it: a thousand shovels may end together."""
         if not self._settles_soon:
             self._settles_soon = True
             self._tasks.once("settle what has finished", self._settle_completed())
 
     def _remember_completed(self, completed: Iterable[Link]) -> None:
-        """At once, while their connections still end: this agent may be gone in a moment. Those of parameters aren't
-        remembered: they are deleted, and may be set again.
-        """
+        """Store at once that links have completed, while their connections still end: this agent may be gone in a
+        moment. Shovels of parameters aren't stored: they are deleted, and may be set again."""
         self._runners.commands.remember_finished(link for link in completed if not is_parameter(link, self._keeper))
 
     async def _settle_completed(self) -> None:
-        """What fails here is done again with the next reading, and is shown then."""
+        """Reconcile after links have ended. What fails here is done again with the next reading, and is shown then."""
         with suppress(AgentError):
             async with self._reconciling:
                 self._settles_soon = False  # what ends from now on may be missed by this reading
@@ -210,7 +209,7 @@ class Supervisor:
                     self._runners.let_go(ended)
 
     async def _prefers_quorum(self) -> bool:
-        """Whether leases should outlive a node of the downstream; asked before they are first needed."""
+        """True if leases should outlive a node of the downstream; asked before they are first needed."""
         management = self.configuration.settings.downstream.management
         if self._runners.is_leasing or not management:
             return False
@@ -221,7 +220,7 @@ class Supervisor:
             return False  # classic queues do as well, but for while their node is down
 
     def _renew_passwords(self, wanted: Mapping[str, Link], kinds: Kinds) -> None:
-        """Links that run go on with the connections they have, and those that begin share them."""
+        """Use new passwords. Links that run go on with the connections they have, and those that begin share them."""
         found = [(each, wanted.get(each.link.id, each.link)) for each in self._runners]
         if not self._downstream_is_renewed:
             found = [(runner, link) for runner, link in found if has_other_passwords(runner.link, link)]
@@ -262,7 +261,7 @@ class Supervisor:
         return self._kinds
 
     def _move(self, brokers: Brokers, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
-        """The downstream has other addresses or another name: links start again, under names that follow from it."""
+        """Move to the downstream's other addresses or name: links start again, under names that follow from it."""
         former, before = brokers.cluster, self._reading
         if brokers.downstream != uris:
             self._tasks.once("listen elsewhere", self.listener.leave())
@@ -281,7 +280,7 @@ class Supervisor:
                 self._runners.let_go(runner)
 
     def _is_unsure(self, link: Link) -> bool:
-        """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""
+        """True if a link that seems unwanted may be defined by something that couldn't be read, or wasn't read yet."""
         is_reading = self._reconciling.locked()
         return self.has_unread(link) or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
 
@@ -299,19 +298,20 @@ class Supervisor:
         return None if self._kinds is None else self._kinds.brokers.asking(end)
 
     def act(self, link_id: str, action: str) -> None:
-        """What an operator asks of a link."""
+        """Carry out an operator's request for a link."""
         self._runners.commands.act(link_id, action)
 
     def pause(self, link_id: str, pause: Pause) -> None:
-        """It stays paused until somebody resumes it, whatever becomes of this process."""
+        """Pause a link. It stays paused until somebody resumes it, whatever becomes of this process."""
         self._runners.commands.act(link_id, "pause", pause)
 
     def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
-        """It is remembered as a pause is, until the trouble of these links is over."""
+        """Acknowledge the trouble of links, which is stored as a pause is, until the trouble is over."""
         self._runners.commands.acknowledge(links)
 
     async def delete_shovel(self, vhost: str, name: str) -> str | None:
-        """Why it can't be deleted; None where its parameter is gone. It ends as soon as that is read."""
+        """Delete a shovel's parameter; returns the reason why it can't be deleted, None if it is gone. The link ends as
+        soon as that is read."""
         management = self.configuration.settings.downstream.management
         refusal = await delete_parameter(vhost, name, self._keeper, management)
         if refusal is None:
@@ -319,11 +319,11 @@ class Supervisor:
         return refusal
 
     def report(self, error: Exception) -> None:
-        """What the watcher does with an error."""
+        """Report an error of the watcher."""
         self._problems.report(error)
 
     def _begin_following(self) -> None:
-        """What goes on beside the readings, from the first one on; some of it needs the HTTP API."""
+        """Start the tasks that run beside the readings, after the first one; some of them need the HTTP API."""
         if TICKER not in self._following:
             self._follow(self._made_followers())
         if PLUGIN not in self._following and self.configuration.settings.downstream.management:
@@ -368,7 +368,8 @@ class Supervisor:
         return self._runners.followed, *self._bindings.asked
 
     async def _look_for_plugin(self) -> None:
-        """No event reports that the plugin is disabled, and the links that waited for that shouldn't wait long."""
+        """Check at intervals whether the plugin is disabled: no event reports that, and the links that waited for that
+        shouldn't wait long."""
         while True:
             await asyncio.sleep(LOOK_FOR_PLUGIN)
             if any(runner.waits_for(Other.PLUGIN) for runner in self._runners):

@@ -1,4 +1,5 @@
-"""One tick a second for what links do by the clock: a timer for each of them would cost more than all they do.
+"""One tick a second for the work of links that depends on the clock: a timer for each of them would cost more than all
+that work.
 
 Links that share a connection must not wait for one among them, either. A broker stops reading a connection while a
 queue behind one of its channels can't keep up, or has lost its majority, and what other links have published waits
@@ -45,14 +46,14 @@ class Sharer(Protocol):
     def in_flight(self) -> int: ...
 
     def waits(self, now: float) -> float:
-        """For how long its oldest message has waited for its confirm."""
+        """Seconds that the oldest message has waited for its confirm."""
 
     def dedicate_connections(self, now: float) -> None:
-        """From now on it shares its connection with no other link."""
+        """Share the connection with no other link from now on."""
 
 
 class Fairness:
-    """Asked once a second."""
+    """Finds shared connections that one link holds up; `tick` is called once a second."""
 
     def __init__(self) -> None:
         self._soundings: dict[Shared, tuple[float, Channel]] = {}
@@ -60,7 +61,7 @@ class Fairness:
         self._acted_at = 0.0
 
     def tick(self, moving: Iterable[Sharer], now: float) -> None:
-        """`moving` are all links with something in flight, at least."""
+        """Check the shared connections. `moving` are at least all links with something in flight."""
         sharing: dict[Shared, list[Sharer]] = defaultdict(list)
         waiting: set[Shared] = set()
         for link in moving:
@@ -77,7 +78,7 @@ class Fairness:
             self._sound(local, sharing[local], now)
 
     def _sound(self, local: Shared, links: Iterable[Sharer], now: float) -> None:
-        """A channel is opened, as that needs nothing but a broker that reads."""
+        """Open a channel to check the connection, as that needs nothing but a broker that reads."""
         if local.connection.is_closed:
             return
         if local not in self._soundings:
@@ -93,7 +94,8 @@ class Fairness:
             self._separate(local, links, now)
 
     def _separate(self, local: Shared, links: Iterable[Sharer], now: float) -> None:
-        """Where it doesn't help, because the whole broker is slow, it is done ever less often."""
+        """Give the link with the most in flight its own connection, and close the shared one. Where that doesn't help,
+        because the whole broker is slow, it is done ever less often."""
         quiet = now - self._acted_at > FORGIVEN
         self._patience = PATIENCE if quiet else min(2 * self._patience, MOST_PATIENCE)
         self._acted_at = now
@@ -116,11 +118,11 @@ log = structlog.get_logger()
 
 class Ticking(Sharer, Protocol):
     def tick(self, now: float) -> bool:
-        """Whether something moved since the last tick, or is on its way."""
+        """True if something moved since the last tick, or is in flight."""
 
 
 async def tick_links(links: Callable[[], Iterable[tuple[str, Ticking]]], board: Board) -> None:
-    """Until cancelled; the board learns of each link whose counts changed since the last second."""
+    """Tick all links until cancelled; each link whose counts changed since the last second is reported to the board."""
     fairness = Fairness()
     loop = asyncio.get_running_loop()
     while True:

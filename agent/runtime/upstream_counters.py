@@ -1,7 +1,8 @@
-"""Looks at the upstream queues of links by the HTTP APIs of their brokers: one question for all links of a vhost there.
+"""Reads the counters of links' upstream queues from the HTTP APIs of their brokers: one request for all links of a
+vhost there.
 
-Only what the report accounts for depends on it. A broker that doesn't answer is asked less often, and one that needs
-long for its answer, too.
+Only the account in the report depends on it. A broker that doesn't respond is asked less often, and so is one that
+needs long to respond.
 
 Why: docs/decisions/0054-account-at-rest.md
 """
@@ -42,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class CountedVhost:
-    """One question: the queues of a vhost, by any of the interchangeable HTTP APIs."""
+    """One request: the queues of a vhost, by any of the interchangeable HTTP APIs."""
 
     urls: tuple[HttpUrl, ...]
     vhost: str
@@ -50,18 +51,18 @@ class CountedVhost:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The same with another password."""
+        """The vhost and addresses, which stay the same with another password."""
         return (self.vhost, *(url.safe for url in self.urls))
 
 
 class CountedLink(Protocol):
-    """A link; `upstream_queue` is where to look, None where there is nothing to look at now."""
+    """A link; `upstream_queue` is the queue to look at, None where there is nothing to look at now."""
 
     @property
     def upstream_queue(self) -> tuple[CountedVhost, str] | None: ...
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
-        """None: the broker shows no numbers of the queue."""
+        """Take the counts of the queue; None: the broker shows no numbers of it."""
 
 
 @dataclass(slots=True)
@@ -71,11 +72,12 @@ class _Progress:
     failures_ever: int = 0
     error: str = ""
     is_counting: bool = False
-    """Whether the broker collects statistics, as it said since it failed last."""
+    """True if the broker has said since its last failure that it collects statistics."""
 
 
 class UpstreamCounters:
-    """`every` is in seconds; `run` does it. An answer is waited for `patience` seconds; `clock` is the loop's."""
+    """Reads the counters every `every` seconds while `run` runs. A response is waited for `patience` seconds; `clock`
+    is the loop's."""
 
     def __init__(
         self,
@@ -98,14 +100,14 @@ class UpstreamCounters:
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read the counters at intervals until cancelled."""
         while True:
             with self._board.errors.catching(TASK):
                 await self.look()
             await self._sleep(self._every)
 
     async def look(self) -> None:
-        """Asks all brokers that it is time for."""
+        """Ask all brokers that are due."""
         links: dict[CountedVhost, list[tuple[CountedLink, str]]] = defaultdict(list)
         for each in self._watched():
             if (found := each.upstream_queue) is not None:
@@ -118,7 +120,7 @@ class UpstreamCounters:
         await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
 
     async def _ask_safely(self, asked: CountedVhost, links: Collection[tuple[CountedLink, str]]) -> None:
-        """One upstream's trouble must not delay the others."""
+        """Ask one upstream; its trouble must not delay the others."""
         with self._board.errors.catching(TASK, upstream=asked.upstream):
             await self._ask(asked, self._sources[asked], links)
 
@@ -143,7 +145,7 @@ class UpstreamCounters:
     async def _counts(
         self, asked: CountedVhost, source: _Progress, wanted: Collection[str]
     ) -> Mapping[str, QueueCounts | None]:
-        """Of the wanted queues: a vhost may have very many others."""
+        """The counts of the wanted queues: a vhost may have very many others."""
         where = f"upstream {asked.upstream}"
         first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
         urls = (*asked.urls[first:], *asked.urls[:first])
@@ -169,7 +171,8 @@ class UpstreamCounters:
 
 
 def queue_counts(answer: QueueCountsAnswer) -> QueueCounts | None:
-    """A queue that nothing has passed since the broker's start has messages and no counters."""
+    """The counts of a queue; None if the broker shows none. A queue that nothing has passed since the broker's start
+    has messages and no counters."""
     stats: Any = answer.get("message_stats", {})
     if not isinstance(stats, dict):
         return None

@@ -34,7 +34,7 @@ class Clusters:
     _names: dict[Address, str] = field(default_factory=dict)
 
     def learn(self, uri: AmqpUri, cluster: str) -> bool:
-        """Return true if that is another name than before."""
+        """Store the name of a cluster; True if it is another one than before."""
         address = address_of(uri)
         before = self._names.pop(address, None)
         self._names[address] = cluster
@@ -43,7 +43,7 @@ class Clusters:
         return before != cluster
 
     def name_of(self, uris: Iterable[AmqpUri]) -> str | None:
-        """The first name that is known."""
+        """The first name that is known for these addresses."""
         return next((name for uri in uris if (name := self._names.get(address_of(uri))) is not None), None)
 
     def is_downstream(self, uri: AmqpUri) -> bool:

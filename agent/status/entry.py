@@ -53,7 +53,7 @@ class Totals:
     """The counters of links that are gone, added up."""
 
     def __init__(self, transfer: Sequence[float], binding_sync: Sequence[float]) -> None:
-        """The bounds of the histograms."""
+        """Counters at zero, with these bounds of the histograms."""
         self.forwarded = self.bytes = self.redelivered = self.returned = self.taken = self.given_back = 0
         self.dropped: dict[str, int] = Counter()
         self.quarantined: dict[str, int] = Counter()
@@ -241,7 +241,7 @@ class BoardEntry:
 
     @property
     def lag_is_critical(self) -> bool | None:
-        """As of the last `note_lag`; None without `lag-critical`."""
+        """True if the lag was critical at the last `note_lag`; None without `lag-critical`."""
         return None if self.link.settings.lag_critical is None else self.critical_since is not None
 
     def rate(self, now: float) -> float:
@@ -263,7 +263,7 @@ class BoardEntry:
         return is_behind and was_flowing(flowed_at, self.critical_since or 0.0)
 
     def has_new_note(self) -> bool:
-        """Return true if its note is another one than at the last call."""
+        """True if its note is another one than at the last call."""
         now = f"{self.gauges().note}{self.critical_since or ''}"
         before, self._note = self._note, now
         return now != before
@@ -275,5 +275,6 @@ class BoardEntry:
 
 
 def _is_another_trouble(before: LinkState, after: LinkState) -> bool:
-    """A link that is down may be so for another reason each time it tries."""
+    """True if the trouble is another one than before. A link that is down may be so for another reason each time it
+    tries."""
     return (after.status, after.error, after.broken) != (before.status, before.error, before.broken)

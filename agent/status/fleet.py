@@ -173,7 +173,7 @@ _NO_ANSWER_YET: Final = PeerAnswer(error="hasn't answered yet")
 
 class Peers:
     def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]], *, patience: float = PATIENCE) -> None:
-        """Each peer has so many seconds to answer."""
+        """`patience` is the number of seconds in which a peer has to answer."""
         self._board = board
         self._urls = urls
         self._patience = patience
@@ -223,7 +223,8 @@ class Peers:
         return PeerAnswer(before.summary, before.at, error)
 
     async def _context(self, url: HttpUrl) -> ssl.SSLContext | bool:
-        """Reading certificates takes longer than asking."""
+        """The TLS context for a peer, True if its URL has no TLS settings. It is kept: reading certificates takes
+        longer than asking."""
         if url.tls is None:
             return True
         if url not in self._contexts:

@@ -35,7 +35,7 @@ _ROUND: Final = 2.0  # a link that moves is looked at within this time
 
 
 class Range(StrEnum):
-    """How far back a history is read."""
+    """The time range of a history."""
 
     QUARTER = "15m"
     HOUR = "1h"
@@ -84,7 +84,7 @@ class RingBuffer:
         return self._packed.unpack_from(self._bytes, self._place(-1)) if self._bytes else None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Oldest first."""
+        """The records, oldest first."""
         return (self._packed.unpack_from(self._bytes, self._place(number)) for number in range(len(self)))
 
     def __reversed__(self) -> Iterator[tuple[Any, ...]]:
@@ -123,7 +123,7 @@ class StepBuffer:
             self._ring.append(at, forwarded, waiting, oldest)
 
     def __iter__(self) -> Iterator[StepSample]:
-        """Oldest first."""
+        """The samples, oldest first."""
         return (_step_unpacked(values) for values in self._ring)
 
 
@@ -214,7 +214,8 @@ class History:
             steps.put(_step(sample))
 
     def flow(self, current: LinkSample) -> LinkRate:
-        """Over the last minute or since the last sample before that; how many messages wait may be known for less."""
+        """The rate and growth over the last minute, or since the last sample before that; how many messages wait may be
+        known for less."""
         first: LinkSample | None = None
         counted: LinkSample | None = None
         for values in reversed(self._samples):
@@ -228,7 +229,8 @@ class History:
         return LinkRate(rate, None if counted is None else _growth(counted, current))
 
     def view(self, current: LinkSample, span: Range = Range.QUARTER) -> HistoryView:
-        """Oldest first; the current values come last. A sample of a long range has what charts show."""
+        """The history for the API, oldest first; the current values come last. A sample of a long range has only what
+        charts show."""
         begin = current.at - SECONDS[span]
         samples: list[LinkSample] | list[StepSample]
         if span is Range.QUARTER:

@@ -24,7 +24,7 @@ Sample = tuple[str, str, float]
 
 
 class Brief(StrEnum):
-    """How much of a metric is shown where metrics are to be short."""
+    """The part of a metric that is shown where metrics are to be short."""
 
     LINK = "link"  # all of it
     UPSTREAM = "upstream"  # one sum for the links of one kind from an upstream of a vhost
@@ -113,7 +113,8 @@ def _states(reading: LinkReading) -> Iterable[Sample]:
 
 
 def _few_states(current: Status) -> Collection[Status]:
-    """Rules look for links that don't move messages, and for those that run: each of the two groups has a value."""
+    """The states that are shown of a link where metrics are to be short. Rules look for links that don't move messages,
+    and for those that run: each of the two groups has a value."""
     shown = {Status.RUNNING, current}
     return shown if shown & _STUCK else shown | {Status.STARTING}
 

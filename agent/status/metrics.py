@@ -82,7 +82,7 @@ class UpstreamSums:
 
 
 async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
-    """In pieces, each small enough to be written in one go."""
+    """The metrics as text in pieces, each small enough to be written in one go."""
     grouped: dict[Labels, list[BoardEntry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
@@ -153,7 +153,7 @@ def _pack(lines: list[list[str]], written: list[list[bytes]]) -> None:
 
 
 def _head(metric: Metric, form: Form) -> bytes:
-    """OpenMetrics calls a counter what its samples are called without their end."""
+    """The lines above a metric. OpenMetrics omits the `_total` of a counter here, which its samples have."""
     name = metric.name.removesuffix("_total") if form.is_open and metric.type is MetricType.COUNTER else metric.name
     return f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode()
 
@@ -173,7 +173,7 @@ def _process(form: Form) -> bytes:
 
 
 def _stuck_labels(link: LinkFacts, upstream: str) -> tuple[str, ...]:
-    """An upstream is known by its name here: labels hold no addresses."""
+    """The labels of a link that stands still. An upstream has its name here: labels hold no addresses."""
     side, trouble = blamed(link)
     return side, trouble, link.vhost, upstream
 

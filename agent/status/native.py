@@ -91,7 +91,7 @@ async def links(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[di
 
 
 async def links_down(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
-    """Without links that are no longer defined: the plugin would no longer list them."""
+    """The links that are down, without those that are no longer defined: the plugin would no longer list them."""
     async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
         if view["status"] not in NOT_DOWN:
             yield view

@@ -194,7 +194,7 @@ def _backlog_at(entry: BoardEntry, gauges: Gauges, now: float) -> str | None:
 
 
 def _remarks(entry: BoardEntry, gauges: Gauges) -> str | None:
-    """On a link that has no error."""
+    """The remarks on a link that has no error; None if there are none."""
     return "; ".join(filter(None, (entry.lag.text, gauges.note))) or None
 
 

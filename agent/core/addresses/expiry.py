@@ -1,4 +1,4 @@
-"""When certificates and tokens expire."""
+"""The expiry of certificates and tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Credential(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When one credential expires; `vhost` and `upstream` are empty if the peer is the downstream."""
+    """The expiry of one credential, `at` in seconds since 1970; `vhost` and `upstream` are empty if the peer is the
+    downstream."""
 
     peer: Peer
     credential: Credential
@@ -39,8 +40,8 @@ class Expiry:
 
 
 def certificate_expiry(der: bytes) -> float:
-    """When an X.509 certificate expires, in seconds since 1970, from its DER encoding: Python's ssl has it for verified
-    peers only. Raises ValueError if it is not a certificate."""
+    """The expiry of an X.509 certificate, in seconds since 1970, from its DER encoding: Python's ssl has it for
+    verified peers only. Raises ValueError if it is not a certificate."""
     try:
         _, at, _ = _element(der, 0)  # certificate
         _, at, _ = _element(der, at)  # the signed part
@@ -73,7 +74,7 @@ def _timestamp(tag: int, text: str) -> float:
 
 
 def token_expiry(text: str) -> float | None:
-    """When a JSON Web Token that is used as a password expires, in seconds since 1970; None if it is not a token or
+    """The expiry of a JSON Web Token that is used as a password, in seconds since 1970; None if it is not a token or
     never expires. It is neither verified nor stored."""
     parts = text.split(".")
     if len(parts) != 3:

@@ -79,7 +79,8 @@ def _why_invalid(text: str, schemes: tuple[str, ...]) -> str:
 
 
 def _refuse_at_sign_after_host(authority: str, path: str, query: str) -> None:
-    """A '/' or '?' in a password ends the host early, and the password's rest would be shown as a path."""
+    """Raise UriError if there is an '@' after the host: a '/' or '?' in a password ends the host early, and the
+    password's rest would be shown as a path."""
     if "@" in path or ("@" in query and "@" not in authority):
         raise UriError(f"there is an '@' after the host; {ENCODE}")
 
@@ -193,9 +194,8 @@ def warn_tls(query: Mapping[str, str], *, scheme: str, secure: str) -> tuple[str
 
 
 def warn_unknown(keys: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Unknown parameters are ignored as in RabbitMQ, but with a warning. The name is shown only if it is similar to a
-    known one: it may be the rest of a password cut at an '&'.
-    """
+    """Warnings about unknown parameters, which are ignored as in RabbitMQ. A name is shown only if it is similar to a
+    known one: it may be the rest of a password cut at an '&'."""
     known = sorted(known)
     return tuple(
         "a query parameter of the URI is unknown and ignored" + did_you_mean(key, known)

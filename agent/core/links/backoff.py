@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt.
+"""The delay before the next attempt.
 
 Why: docs/decisions/0041-backoff-in-core.md
 """
@@ -13,9 +13,9 @@ SLOW_RETRY = 20.0
 
 
 def delay(attempt: int, upper: float, chance: float) -> float:
-    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from retrying simultaneously. An
-    `upper` near zero would cause hundreds of logins per second, so it counts as `LEAST_UPPER`.
-    """
+    """Seconds before this attempt: none before the first, then doubling up to `upper`, of which `chance` in [0, 1)
+    takes off up to half, to keep links from retrying simultaneously. An `upper` near zero would cause hundreds of
+    logins per second, so it counts as `LEAST_UPPER`."""
     if attempt <= 1:
         return 0.0
     ceiling = min(max(upper, LEAST_UPPER), FIRST_STEP * 2.0 ** min(attempt - 2, 62))
@@ -23,10 +23,11 @@ def delay(attempt: int, upper: float, chance: float) -> float:
 
 
 def slow_delay(upper: float, chance: float) -> float:
-    """For failures that need a change of configuration: rarely, but not never."""
+    """Seconds before the next attempt after a failure that needs a change of configuration: it is tried rarely, but not
+    never."""
     return max(SLOW_RETRY, upper) * (0.75 + 0.5 * chance)
 
 
 def is_steady(ran: float, upper: float) -> bool:
-    """Whether something ran for long enough to be tried again at once when it ends."""
+    """True if something ran for long enough to be tried again at once when it ends."""
     return ran > max(upper, LEAST_STEADY)

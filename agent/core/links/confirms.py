@@ -40,7 +40,7 @@ class Confirms:
     )
 
     def __init__(self, few: int = FEW) -> None:
-        """More than `few` that are settled out of order are put together."""
+        """More than `few` deliveries that are settled out of order are put together."""
         self._few = self._many = few
         self._next_number = 1
         self._oldest = 1  # no smaller publish number is outstanding
@@ -56,7 +56,7 @@ class Confirms:
 
     @property
     def in_flight(self) -> int:
-        """Published and neither confirmed nor refused."""
+        """The number of deliveries that are published and neither confirmed nor refused."""
         return len(self._tags)
 
     @property
@@ -66,7 +66,8 @@ class Confirms:
 
     @property
     def held(self) -> int:
-        """Neither acknowledged nor returned yet, although no confirm will arrive for them."""
+        """The number of deliveries that are neither acknowledged nor returned yet, although no confirm will arrive for
+        them."""
         return len(self._held)
 
     @property
@@ -76,13 +77,14 @@ class Confirms:
 
     @property
     def unacknowledged(self) -> int:
-        """Confirmed, and not returned by `acknowledge` yet: something before them isn't settled, or nobody asked."""
+        """The number of deliveries that are confirmed and not yet returned by `acknowledge`: an earlier one isn't
+        settled, or nobody has called it."""
         behind = sum(self._settled.values())
         return behind + len(self._singly) + max(0, self._acknowledgeable - self._acknowledged)
 
     @property
     def oldest_number(self) -> int:
-        """The publish that has waited longest for its confirm; the next one if none waits."""
+        """The number of the publish that has waited longest for its confirm; the next one if none waits."""
         while self._oldest < self._next_number and self._oldest not in self._tags:
             self._oldest += 1
         return self._oldest
@@ -101,7 +103,7 @@ class Confirms:
         return self.published(tags)
 
     def is_in_flight(self, number: int) -> bool:
-        """Whether this publish is neither confirmed nor refused."""
+        """True if this publish is neither confirmed nor refused."""
         return number in self._tags
 
     def dropped(self, tag: int) -> None:
@@ -147,7 +149,7 @@ class Confirms:
 
     @property
     def _waits(self) -> bool:
-        """Whether any delivery may be settled much later than those after it."""
+        """True if any delivery may be settled much later than those after it."""
         return bool(self._held or self._again)
 
     def acknowledge(self) -> tuple[list[int], int | None]:
@@ -173,7 +175,7 @@ class Confirms:
         return tags
 
     def _settle_in_order(self, tags: Sequence[int]) -> bool:
-        """Settles all of them at once, if they are the next ones; false if they aren't, or others wait."""
+        """Settle all of them at once if they are the next ones. False if they aren't, or if others wait."""
         if self._again or self._settled or self._spans:
             return False
         if tags[0] != self._lowest or tags[-1] - tags[0] != len(tags) - 1:
@@ -201,7 +203,8 @@ class Confirms:
             settled = self._settled.pop(self._lowest, None)
 
     def _join(self) -> None:
-        """One may be held for hours, while millions after it are settled."""
+        """Merge what is settled out of order into ranges: one delivery may be held for hours, while millions after it
+        are settled."""
         acknowledgeable = {tag: True for tag, acknowledged in self._settled.items() if acknowledged}
         parts = [(tag, tag + 1) for tag, acknowledged in self._settled.items() if not acknowledged]
         joined: dict[int, int] = {}

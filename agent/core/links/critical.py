@@ -1,4 +1,4 @@
-"""How far a link may fall behind before that is critical: `lag-critical`."""
+"""The lag from which on a link is critical: `lag-critical`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SHRINKS: Final = 0.05  # of what waits in a minute: less is no catching up
 
 @dataclass(frozen=True, slots=True)
 class LagCritical:
-    """Seconds, or a number of messages that wait."""
+    """A limit for the lag of a link: in seconds, or in messages that wait."""
 
     seconds: float | None = None
     messages: int | None = None
 
     def is_reached(self, *, backlog: int | None, behind: float | None) -> bool:
-        """What isn't known reaches nothing."""
+        """True if the backlog or the seconds behind have reached their limit; what isn't known has not."""
         if self.messages is not None and backlog is not None and backlog >= self.messages:
             return True
         return self.seconds is not None and behind is not None and behind >= self.seconds
@@ -28,10 +28,10 @@ class LagCritical:
 def seconds_behind(
     backlog: int | None, rate: float, *, stuck: float, probe: float | None, interval: float | None = None
 ) -> float | None:
-    """How long a message that arrives now waits: what the last probe took, else the backlog at the present rate of
-    messages in a second; where none moves, for how long that has been so. None while the backlog isn't known.
+    """Seconds that a message that arrives now waits: the time that the last probe took, else the backlog divided by the
+    present rate of messages in a second; where none moves, the time since one did. None while the backlog isn't known.
 
-    `interval` is that of probes. One that is overdue may still be on its way, and shows the least only.
+    `interval` is that of probes. One that is overdue may still be on its way, so its time is only a lower bound.
     """
     estimate = _estimate(backlog, rate, stuck)
     if probe is None:
@@ -48,7 +48,8 @@ def _estimate(backlog: int | None, rate: float, stuck: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """What a link forwards in a second, and by how many messages its backlog grows; None where that isn't known."""
+    """Messages in a second: `rate` is what a link forwards, `growth` what its backlog grows by. None where that isn't
+    known."""
 
     rate: float
     growth: float | None
@@ -75,9 +76,9 @@ def describe_lag(
     held: tuple[int, int],
     is_auto: bool,
 ) -> LagDescription:
-    """How far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out 47/s,
-    all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed; `is_auto`
-    whether the agent decides how many it may have."""
+    """Describe how far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out
+    47/s, all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed; with
+    `is_auto` the agent decides how many it may have."""
     if limit.seconds is not None:
         far = f"{in_full(round(behind or 0.0))} behind (limit {in_words(limit.seconds)})"
     else:

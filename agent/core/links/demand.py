@@ -1,4 +1,4 @@
-"""When a queue link takes messages: while consumers of its own queue have nothing to do.
+"""The demand of a queue link: it takes messages while consumers of its own queue have nothing to do.
 
 A consumer that has as many messages as its prefetch allows looks like any other from outside. So a few messages may
 wait in the link's own queue: as many as its consumers took within a second lately, and ten at least. That also keeps a
@@ -29,7 +29,7 @@ FAST_FLOW: Final = 500.0  # messages a second
 
 
 class Idle(StrEnum):
-    """Why a link takes nothing."""
+    """The reason why a link takes no messages."""
 
     NO_CONSUMERS = "idle: no consumers downstream"
     NOT_EMPTY = "idle: messages wait for the consumers downstream"
@@ -38,9 +38,9 @@ class Idle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`ready` messages wait in the link's queue, `users` consume from it with a priority of 0 or more. The link has
-    `forwarded` so many so far, `revisited` of them were here before, and of one message it has written the highest
-    count of visits, `most_visits`."""
+    """One observation of a queue link: `ready` messages wait in its queue, `users` consume from the queue with a
+    priority of 0 or more. The link has `forwarded` so many so far, `revisited` of them were here before, and of one
+    message it has written the highest count of visits, `most_visits`."""
 
     ready: int
     users: int
@@ -49,13 +49,14 @@ class Look:
     revisited: int = 0
 
     def comes_back_since(self, before: Look) -> bool:
-        """One message came again and again, and most of what came was here before: a forged count alone is no sign."""
+        """True if one message came again and again, and at least half of what came was here before: a forged count
+        alone is no sign."""
         came, again = self.forwarded - before.forwarded, self.revisited - before.revisited
         return bool(before.most_visits) and self.most_visits - before.most_visits >= ROUNDS and 2 * again >= came
 
 
 class Demand:
-    """Of one session. `takes` is whether messages are to be taken now, `idle` why they aren't.
+    """The demand of one session: `takes` is True if messages are to be taken now, `idle` is the reason if not.
 
     `is_auto_delete`: the upstream's queue may be deleted with all its messages when its last consumer leaves. So once
     the link consumes, it goes on for as long as its own queue has consumers.
@@ -80,7 +81,7 @@ class Demand:
         self._patience = SOON  # between looks while nothing changes
 
     def look(self, now: float, seen: Look) -> bool:
-        """Answers `takes`."""
+        """Apply an observation; returns `takes`."""
         before, self._last = self._last or seen, seen
         self._measure(now, before, seen)
         self._patience = min(2 * self._patience, LOOK_ALONE) if before is not seen and before == seen else SOON
@@ -95,7 +96,7 @@ class Demand:
         return self.takes
 
     def due_in(self, *, is_heard: bool) -> float:
-        """After how many seconds to look again, unless an event comes before; `is_heard`: whether one would."""
+        """Seconds until the next look, unless an event comes before; `is_heard`: an event would report a change."""
         idle = LOOK_AGAIN if is_heard else LOOK_ALONE
         if self.takes:
             if self._gone_since is not None:

@@ -22,11 +22,11 @@ class Histogram:
         self.sum += value * times
 
     def add(self, other: Histogram) -> None:
-        """One that has the same bounds."""
+        """Add the counts of a histogram with the same bounds."""
         self.sum += other.sum
         self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
 
     @property
     def cumulative(self) -> Iterator[int]:
-        """How many took no longer than each bound, and the total at the end."""
+        """The number of durations up to each bound, and the total at the end."""
         return accumulate(self._counts)

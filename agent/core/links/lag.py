@@ -1,4 +1,4 @@
-"""How far one link is behind: messages that wait upstream, and for how long nothing has been confirmed."""
+"""The lag of one link: the messages that wait upstream, and the time in which nothing has been confirmed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lag:
         self._rest = QUIET * chance
 
     def observe(self, now: float, *, confirmed: int, unsettled: int) -> float:
-        """For how many seconds messages have waited and none was confirmed."""
+        """Update the lag; returns the seconds for which messages have waited and none was confirmed."""
         moved = confirmed != self._confirmed
         self._confirmed = confirmed
         if moved:
@@ -40,32 +40,33 @@ class Lag:
         return 0.0 if self._waits_since is None else now - self._waits_since
 
     def behind(self, unsettled: int, *, prefetch: int) -> int | None:
-        """The messages that wait at the source and here. If some are ready there although nothing is read, the
-        consumer has as many as its prefetch allows; otherwise there may be that many."""
+        """The number of messages that wait at the source and here; None if unknown. If some are ready there although
+        nothing is read, the consumer has as many as its prefetch allows. If none are, it may have up to that many;
+        these aren't counted."""
         if self.ready is None:
             return None
         return self.ready + (max(unsettled, prefetch) if self.is_held and self.ready else unsettled)
 
     def forgive(self) -> None:
-        """Nothing could be confirmed until now, and that doesn't count as lag."""
+        """Start the lag again: nothing could be confirmed until now, and that doesn't count."""
         self._waits_since = None
 
     def may_have_grown(self) -> None:
-        """Nothing is taken from the queue for now, so messages may wait without anything moving here."""
+        """Note that nothing is taken from the queue for now, so messages may wait without anything moving here."""
         self._moves = True
 
     @property
     def due_at(self) -> float:
-        """When to read the queue's depth again."""
+        """The time at which to read the queue's depth again."""
         return self._looked_at + (MOVING if self._moves else self._rest)
 
     def counted(self, ready: int) -> None:
-        """This many messages are ready upstream."""
+        """Note that this many messages are ready upstream."""
         self.ready = ready
         self._is_known = True
 
     def asks(self, now: float) -> None:
-        """The depth is being read now."""
+        """Note that the depth is being read now."""
         if not self._moves:
             self._rest = QUIET
         self._looked_at = now

@@ -29,7 +29,7 @@ class Status(StrEnum):
 
 
 class Level(StrEnum):
-    """How all links together are."""
+    """The state of all links together."""
 
     FINE = "fine"
     STARTING = "starting"
@@ -38,10 +38,9 @@ class Level(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the link holds: nothing, a timer, connections being opened, connections, or connections being closed.
-    `AWAITING_REMOVAL` is the time until the upstream objects of an unwanted link may be removed, `CLEANING` the
-    removal.
-    """
+    """The resources that a link holds: none, a timer, connections being opened, connections, or connections being
+    closed. `AWAITING_REMOVAL` is the time until the upstream objects of an unwanted link may be removed, `CLEANING` the
+    removal."""
 
     IDLE = "idle"
     WAITING = "waiting"
@@ -54,7 +53,7 @@ class Phase(StrEnum):
 
 
 UPSTREAM_FAILED: Final = Failure(side=Side.UPSTREAM)
-"""Nothing else is known; most questions go there."""
+"""The failure of a link of which nothing else is known: most requests go upstream."""
 
 # Events
 
@@ -122,7 +121,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """By whom, when in seconds since 1970, and why, as far as that is known."""
+    """A pause of a link: by whom, since when in seconds since 1970, and why, as far as that is known."""
 
     by: str = ""
     at: float = 0.0
@@ -137,7 +136,8 @@ class Pause:
         return f"paused{by}{since}{why}" if by or since or why else ""
 
     def after(self, former: Pause) -> Pause:
-        """Asked for while it is paused: it goes on since then, and who gave no reason takes none away."""
+        """The pause that holds after this one is requested during `former`: the former time stays. If this one has no
+        reason, `former` stays as it is, unless it holds nothing."""
         if not self.reason and former.text:
             return former
         return replace(self, at=former.at or self.at)
@@ -150,7 +150,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class StandAside:
-    """Another replica or the native plugin runs this link. With a `failure` none does yet, because of that."""
+    """Another replica or the native plugin runs this link. With a `failure` no replica runs it yet, for that reason."""
 
     reason: str
     failure: Failure | None = None
@@ -345,7 +345,7 @@ class LinkState:
 
     @property
     def error(self) -> str:
-        """Why it isn't running, in an operator's words; empty if there is no reason."""
+        """The reason why the link isn't running, in an operator's words; empty if there is none."""
         match self.status:
             case Status.PAUSED:
                 return self.pause.text
@@ -366,7 +366,7 @@ class LinkState:
 
     @property
     def failure(self) -> Failure | None:
-        """The facts of what keeps messages from moving; None while nothing does, or somebody asked for that."""
+        """The facts of what keeps messages from moving; None while nothing does, or if an operator requested that."""
         match self.status:
             case Status.INVALID | Status.BACKOFF:
                 return self.unserved if self.broken is None else self.broken.failure
@@ -379,12 +379,14 @@ class LinkState:
 
     @property
     def _blocked_by(self) -> Side:
-        """What messages can't be sent to counts before what they can't be acknowledged to."""
+        """The side that blocks the link. If both do, the downstream: that messages can't be sent counts before that
+        they can't be acknowledged."""
         return Side.DOWNSTREAM if any(block.side is Side.DOWNSTREAM for block in self.blocked) else Side.UPSTREAM
 
 
 NO_LEASE: Final = Failure(FailureKind.LOST, side=Side.DOWNSTREAM)
-"""Of a link that no agent of the group runs: leases are in the downstream, and another one hasn't taken it either."""
+"""The failure of a link that no agent of the group runs: leases are in the downstream, and no other agent has taken
+this one either."""
 _ALARMS: Final = (FailureKind.MEMORY_ALARM, FailureKind.DISK_ALARM, FailureKind.BLOCKED)
 NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
 HAS_COMPLETED: Final = "finished: it has moved all that its definition asks for; restart it to run it again"

@@ -1,4 +1,4 @@
-"""How people name links: by id, as vhost/name, or by the beginning of an id."""
+"""The names that people use for links: the id, vhost/name, or the beginning of an id."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ LinkT = TypeVar("LinkT")
 
 
 def named_so(links: Sequence[LinkT], named: str, names: Callable[[LinkT], tuple[str, str]]) -> list[LinkT]:
-    """Those with the id, else those with the vhost/name, else those whose id begins so. `names` answers both of a
-    link."""
+    """The links with that id, else those with that vhost/name, else those whose id begins with it. `names` returns the
+    id and the vhost/name of a link."""
     both = [(link, *names(link)) for link in links]
     return (
         [link for link, id_, _ in both if id_ == named]

@@ -1,4 +1,4 @@
-"""Who paused a link, when and why: as it is remembered with the lease of the link."""
+"""The pause of a link, with its author, time and reason: the form that is stored with the lease of the link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LAST: Final = 1e11  # a later time is none
 
 
 def paused(by: object, at: object, reason: object) -> Pause:
-    """Texts come from clients and from the broker, so they may be anything."""
+    """A pause from values of any kind, since texts come from clients and from the broker; what is unusable is
+    left out."""
     is_time = isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < LAST
     return Pause(_text(by), float(at) if is_time and isinstance(at, int | float) else 0.0, _text(reason))
 
@@ -28,6 +29,6 @@ def to_value(pause: Pause) -> dict[str, Any]:
 
 
 def from_value(value: object) -> Pause:
-    """What somebody else has written pauses the link too, whatever it holds."""
+    """A pause from a stored value. The link is paused whatever the value holds, since anybody may have written it."""
     given: Mapping[str, Any] = value if isinstance(value, dict) else {}
     return paused(given.get("by"), given.get("at"), given.get("reason"))

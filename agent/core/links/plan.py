@@ -1,4 +1,4 @@
-"""What `run` would create, keep and delete on which broker, and why. Looks at nothing itself.
+"""The plan: what `run` would create, keep and delete on which broker, and why. Reads nothing itself.
 
 Why: docs/decisions/0031-plan-and-run-agree.md, docs/decisions/0038-leftovers-are-kept.md
 """
@@ -63,7 +63,7 @@ class Action:
 
 
 class Outlook(StrEnum):
-    """What would become of a link."""
+    """The state that a link would have."""
 
     RUN = "run"
     STANDBY = "standby"
@@ -96,7 +96,7 @@ class RunningLink:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was seen of the broker at a link's other end; `error` says why nothing could be."""
+    """The state of the broker at a link's other end; if it could not be read, `error` is the reason."""
 
     broker: str
     site: Site | None = None
@@ -108,7 +108,8 @@ class Sight:
     running: RunningLink | None = None  # the same link of that agent
 
     def in_queue(self, ready: int) -> str:
-        """A broker asked over AMQP doesn't count what was delivered and isn't acknowledged; whoever took it does."""
+        """Text on a queue with `ready` messages. A broker asked over AMQP doesn't count messages that were delivered
+        and aren't acknowledged, so those of the running agent are added."""
         taken = 0 if self.running is None or not self.running.is_consuming else (self.running.backlog or 0) - ready
         more = f" and {taken:,} that the agent has taken and not acknowledged" if taken > 0 else ""
         return f"exists with {counted(ready, 'message')}{more}"
@@ -127,7 +128,7 @@ class PlannedLink:
 
     @property
     def changes(self) -> tuple[Action, ...]:
-        """What happens without anybody's doing."""
+        """The actions that change something, which happen without an operator; none while the link is paused."""
         return () if self.is_paused else tuple(each for each in self.actions if each.verb is not Verb.KEEP)
 
 
@@ -140,7 +141,7 @@ class Plan:
 
     @property
     def has_changes(self) -> bool:
-        """Also where it can't be told, as nothing could be looked at."""
+        """True if anything would change, or if that isn't known because nothing could be read."""
         is_changed = any(each.verb is not Verb.KEEP for each in self.downstream)
         return (
             is_changed
@@ -151,7 +152,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """What the plan knows of the cluster beside the agent."""
+    """The plan's facts about the downstream."""
 
     broker: str
     cluster: str
@@ -181,7 +182,7 @@ def _plan_declaration(broker: str, vhost: str, wanted: DeclaredExchange, standin
 
 
 def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
-    """One link held against what was seen at its other end."""
+    """The plan of one link: its definition compared with what was seen at its other end."""
     is_paused = sight.running is not None and sight.running.is_paused
     return replace(_plan_link(link, sight, downstream), is_paused=is_paused)
 
@@ -224,7 +225,7 @@ def _stopped_by(failure: Failure) -> Outlook:
 
 
 def plugin_of(link: Link) -> str:
-    """Which of the broker's plugins runs links of this kind."""
+    """The name of the broker's plugin that runs links of this kind."""
     return "the shovel plugin" if isinstance(link, ShovelLink) else "the federation plugin"
 
 
@@ -241,7 +242,7 @@ def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, dow
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """The steps of one exchange link, for people."""
+    """The steps of one exchange link as actions for people."""
 
     sight: Sight
     wanted: Wanted
@@ -318,7 +319,8 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
 
 
 def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
-    """Where the reason is: of a shovel that finds all that it needs at its source, the destination."""
+    """The broker that the reason for the outlook is about: the destination of a shovel whose source has all that it
+    needs, otherwise the broker at the other end."""
     is_source = sight.error is not None or (isinstance(link, ShovelLink) and _missing(link.shovel.source, sight))
     if is_source or sight.destination is None or link.problem is not None or outlook is Outlook.STANDBY:
         return sight.broker
@@ -326,7 +328,8 @@ def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
 
 
 def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
-    """What is missing at either end, and isn't declared by the shovel, is waited for."""
+    """The outlook of a shovel, and the reason. The shovel waits for what is missing at either end and isn't declared by
+    it."""
     destination = sight.destination
     if destination is not None and destination.error is not None:
         return _stopped_by(destination.failure), destination.error
@@ -338,7 +341,7 @@ def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
 
 
 def _missing(place: ShovelPlace, sight: Sight) -> str:
-    """What is missing, where, and what to do."""
+    """Text on what is missing at one end of a shovel, and what to do; empty if nothing is."""
     seen = sight.seen
     end, key = ("source", "src") if isinstance(place, QueueSource | ExchangeSource) else ("destination", "dest")
     at = f"is missing at the {end}, {sight.broker}"

@@ -21,7 +21,7 @@ MOST_CULPRITS: Final = 256
 
 
 class Watch(Enum):
-    """How closely a session of a link checks its messages."""
+    """The checks that a session of a link makes on its messages, from none to the closest."""
 
     OFF = auto()
     EXACT = auto()  # each is checked, and the link shares no connection
@@ -29,7 +29,7 @@ class Watch(Enum):
 
 
 class PoisonSearch:
-    """The suspicions of one link, kept from one session to the next. Times are seconds of one clock."""
+    """The search of one link, kept from one session to the next. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._exact_until = 0.0
@@ -47,18 +47,17 @@ class PoisonSearch:
         return len(self._culprits)
 
     def is_culprit(self, digest: bytes, now: float) -> bool:
-        """Whether the message closed the connection recently; it is tried again later, since brokers are updated."""
+        """True if the message closed the connection recently; later it is tried again, since brokers are updated."""
         return now < self._culprits.get(digest, 0.0)
 
     def caught(self, now: float) -> None:
-        """A message was held that would have closed the connection: it may be redelivered, and there may be others like
-        it."""
+        """Note that a message was held that would have closed the connection: it may be redelivered, and there may be
+        others like it."""
         self._exact_until = max(self._exact_until, now + WATCHED)
 
     def broke(self, now: float, watch: Watch, on_the_way: Collection[bytes]) -> None:
-        """The connection was closed over a message while the link had some in flight. `watch` is how its session
-        checked them, `on_the_way` the known digests.
-        """
+        """Note that the connection was closed over a message while the link had some in flight. `watch` is how its
+        session checked them, `on_the_way` the known digests."""
         self._exact_until = now + WATCHED
         if watch is Watch.OFF:
             return

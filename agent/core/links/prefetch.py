@@ -38,7 +38,7 @@ def sized(current: int, *, unsettled: int, rate: float, round_trip: float, avera
 
 
 def room_for(held: int, room: int, *, flowing: int) -> int:
-    """How many places of the prefetch to reserve for `held` messages, if `room` are reserved now.
+    """The number of places of the prefetch to reserve for `held` messages, if `room` are reserved now.
 
     In geometric steps, too, and never fewer than before: held messages are returned at intervals, and redelivered. If
     messages are sent one by one (`flowing` 1), exactly as many as are held, so that one is in flight.

@@ -11,7 +11,7 @@ _LOOKS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What the link's queue and the link hold at one moment."""
+    """The messages that the link's queue and the link hold at one moment."""
 
     ready: int  # messages in the queue
     underway: int  # that were delivered and are neither settled nor held for later
@@ -21,8 +21,9 @@ class Passage:
 
 @dataclass(slots=True)
 class OnItsWay:
-    """Queues keep their order, so it is known when a probe must have come through. One that hasn't by then was purged,
-    refused or dropped by a limit of the queue, or lost with a connection, and another one may be sent."""
+    """A probe on its way. Queues keep their order, so it is known when it must have come through. One that hasn't
+    by then was purged, refused or dropped by a limit of the queue, or lost with a connection, and another one may
+    be sent."""
 
     token: bytes
     sent: float
@@ -30,7 +31,8 @@ class OnItsWay:
     _passed: int | None = field(default=None)  # once so many are taken, all are that stood before it
 
     def look(self, seen: Passage) -> bool:
-        """Whether it is lost. What the broker has sent, but isn't read here, is at most the prefetch."""
+        """True if the probe is lost. Messages that the broker has sent and that aren't read here are at most the
+        prefetch."""
         if self._passed is not None and seen.taken >= self._passed:
             return True
         self._looks_at_nothing = 0 if seen.ready or seen.underway else self._looks_at_nothing + 1

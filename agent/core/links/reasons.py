@@ -1,4 +1,4 @@
-"""Why a link changed its status, as one value of a fixed list."""
+"""The reason for a link's change of status, as one value of a fixed list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.errors import Failure, FailureKind
 
 
 def reason_of(before: LinkState | None, after: LinkState) -> Reason:
-    """Why it changed from one status to the next; without `before` the link is new."""
+    """The reason for the change from one status to the next; without `before` the link is new."""
     if before is None:
         return Reason.APPEARED
     match after.status:

@@ -1,6 +1,6 @@
-"""Which links begin, start again, go on and end: what is wanted and what runs come in, actions come out.
+"""Reconciliation: from the links that are wanted and those that run to actions that start, restart, keep and end links.
 
-The runtime executes the actions in their order. Nothing is looked at here, and each link has one action at most.
+The runtime executes the actions in their order. No I/O here, and each link has one action at most.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Running(Protocol):
 
     @property
     def is_unwanted(self) -> bool:
-        """Nothing has defined it since an earlier reading."""
+        """True if nothing has defined the link since an earlier reading."""
 
     @property
     def may_be_removed(self) -> bool:
-        """Nothing else serves it now that would miss what it built upstream."""
+        """True if nothing else serves the link now that would miss what it built upstream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class EndLink:
 
 @dataclass(frozen=True, slots=True)
 class DownstreamSeen:
-    """What was seen of the downstream."""
+    """The state of the downstream as it was read."""
 
     states: Mapping[str, VhostState]
     native_links: Container[NativeLink]
@@ -62,7 +62,8 @@ class DownstreamSeen:
 def reconcile(
     wanted: Mapping[str, Link], running: Mapping[str, Running], seen: DownstreamSeen
 ) -> Iterator[RunLink | EndLink]:
-    """Ends come first: a link that begins may need what another leaves. `running` may change between two actions."""
+    """The actions, ends first: a link that begins may need what another leaves. `running` may change between two
+    actions."""
     queues = SharedQueues(wanted.values())
     for link_id in [each for each in running if each not in wanted]:
         if (found := running.get(link_id)) is not None:
@@ -74,8 +75,9 @@ def reconcile(
 
 
 def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLink:
-    """What a link built upstream is removed; but not where its vhost is out of sight, since it may be wanted again, nor
-    what another program serves, or another link over the same queue, such as that of a renamed upstream."""
+    """The end of a link, with the removal of what it built upstream. That stays where the vhost can't be seen, since
+    the link may be wanted again, and where another program or another link over the same queue uses it, such as that of
+    a renamed upstream."""
     link = running.link
     is_needed = native_link(link) in seen.native_links or wanted.have_that_of(link) or not running.may_be_removed
     return EndLink(
@@ -86,7 +88,7 @@ def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLin
 
 
 def _is_deleted(link: Link, seen: DownstreamSeen) -> bool:
-    """By somebody, rather than by the broker."""
+    """True if the link's exchange or queue was deleted by somebody, rather than by the broker."""
     state = seen.states.get(link.vhost)
     if state is None or not seen.sees(link.vhost):
         return False
@@ -101,7 +103,8 @@ def _is_deleted(link: Link, seen: DownstreamSeen) -> bool:
 
 
 class SharedQueues:
-    """Which links have their messages from one queue upstream, as those of a renamed upstream have."""
+    """The wanted links by their queue upstream: several may have their messages from one, as those of a renamed
+    upstream have."""
 
     def __init__(self, links: Iterable[Link]) -> None:
         self._links: dict[Key, list[ExchangeLink]] = defaultdict(list)
@@ -110,7 +113,7 @@ class SharedQueues:
                 self._links[_key(link)].append(link)
 
     def have_that_of(self, link: Link) -> bool:
-        """Whether the link's queue is that of one of them."""
+        """True if one of these links has its messages from the queue of the given link."""
         if not isinstance(link, ExchangeLink):
             return False
         return any(_addresses(link) & _addresses(each) for each in self._links.get(_key(link), ()))
@@ -121,5 +124,5 @@ def _key(link: ExchangeLink) -> Key:
 
 
 def _addresses(link: ExchangeLink) -> set[Address]:
-    """What its URIs lead to, whoever logs in there and however."""
+    """The host, port and vhost of each URI of the link, whatever its user and parameters."""
     return {(uri.connect_host.lower(), uri.connect_port, uri.vhost(link.vhost)) for uri in link.uris}

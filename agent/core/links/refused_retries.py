@@ -21,7 +21,7 @@ _MOST_ADDRESSES: Final = 10_000
 
 @dataclass(slots=True)
 class _Waiting:
-    """`tried` is when it was published last, `before` the time before that."""
+    """A refused message: `tried` is when it was published last, `before` the time before that."""
 
     address: bytes
     size: int
@@ -31,10 +31,10 @@ class _Waiting:
 
 
 class Refusals:
-    """Of one link. Messages are named by their delivery tags; times are seconds of one clock."""
+    """The refused messages of one link. They are named by their delivery tags; times are seconds of one clock."""
 
     def __init__(self, give_up_after: float | None) -> None:
-        """None: never."""
+        """`give_up_after` is in seconds; with None no message is ever given up."""
         self._give_up_after = give_up_after
         self._found: dict[int, _Waiting] = {}
         self._waiting: set[int] = set()  # those that aren't tried now, nor given up
@@ -49,17 +49,19 @@ class Refusals:
 
     @property
     def count(self) -> int:
-        """How many wait or are tried again."""
+        """The number of messages that wait or are being tried again."""
         return len(self._waiting) + len(self._trying)
 
     @property
     def oldest(self) -> tuple[float, bytes] | None:
-        """When what waits longest was refused first, and its address."""
+        """The time at which the message that has waited longest was first refused, and its address; None if there is
+        none."""
         return min(((message.since, message.address) for message in self._found.values()), default=None)
 
     @property
     def wakes_at(self) -> float | None:
-        """When `to_try` has an answer, unless it waits for one of the broker."""
+        """The time at which `to_try` returns messages; None if none wait, or if it needs a response of the broker
+        first."""
         if self._round:
             return 0.0 if self._bytes < AT_ONCE else None
         return self._next_at if self._waiting and not self._is_in_round else None
@@ -74,9 +76,8 @@ class Refusals:
         since: float | None = None,
         before: float | None = None,
     ) -> bool:
-        """A message, for the first time here; whether it is to be given up. One that was refused with another tag was
-        so first at `since`, and tried last at `before`.
-        """
+        """Note a message that is refused for the first time here; True if it is to be given up. One that was refused
+        before under another tag was first refused at `since`, and last tried at `before`."""
         if not self._waiting and not self._trying:
             self._delay = SHORTEST
             self._next_at = now + SHORTEST
@@ -86,7 +87,7 @@ class Refusals:
         return since is not None and self._is_hopeless(found, now)
 
     def to_try(self, now: float) -> list[int]:
-        """What is to be published again now."""
+        """The tags of the messages to publish again now."""
         if not self._is_in_round and self._waiting and now >= self._next_at:
             self._round = sorted(self._waiting, reverse=True)
             self._is_fruitful = False
@@ -99,7 +100,7 @@ class Refusals:
         return tried
 
     def refused_again(self, tag: int, now: float) -> bool:
-        """Whether it is to be given up. It waits until it is."""
+        """Note that a message was refused again; True if it is to be given up. Until then it waits."""
         self._tried(tag)
         self._waiting.add(tag)
         is_hopeless = self._is_hopeless(self._found[tag], now)
@@ -107,38 +108,38 @@ class Refusals:
         return is_hopeless
 
     def arrived(self, tag: int, now: float) -> None:
-        """It got through."""
+        """Note that a message that was tried again got through."""
         self._tried(tag)
         self.recovered(self._found.pop(tag).address, now)
         self._is_fruitful = True
         self._end_round(now)
 
     def recovered(self, address: bytes, now: float) -> None:
-        """A message with this address that had been refused got through."""
+        """Note that a message with this address that had been refused got through."""
         if len(self._recovered) >= _MOST_ADDRESSES:
             self._recovered.clear()
         self._recovered[address] = now
 
     def forget_recovered(self) -> None:
-        """None is refused any more."""
+        """Forget which addresses recovered: no message is refused any more."""
         self._recovered.clear()
 
     def passed(self, now: float) -> None:
-        """A message that was not refused before got through."""
+        """Note that a message that was not refused before got through."""
         self._passed_at = now
 
     def give_up(self, tag: int) -> None:
-        """It is on its way elsewhere."""
+        """Stop trying a message: it is on its way elsewhere."""
         self._waiting.discard(tag)
 
     def wait_on(self, tag: int, now: float) -> None:
-        """It could not be put elsewhere."""
+        """Go on trying a message: it could not be put elsewhere."""
         self._waiting.add(tag)
         if not self._is_in_round:
             self._next_at = max(self._next_at, now + self._delay)
 
     def forget(self, tag: int) -> None:
-        """It is elsewhere."""
+        """Forget a message: it is elsewhere."""
         self._found.pop(tag, None)
         self._waiting.discard(tag)
 
@@ -162,13 +163,14 @@ class Refusals:
         return due is not None and now >= due and self._passed_at >= message.before
 
     def _due(self, message: _Waiting) -> float | None:
-        """When it may be given up."""
+        """The time from which on the message may be given up; None if never."""
         if self._give_up_after is None:
             return None
         return max(message.since, self._recovered.get(message.address, 0.0)) + self._give_up_after
 
     def _end_round(self, now: float) -> None:
-        """The next one comes in time for a message that may be given up then."""
+        """End the round if no message of it is left. The next round comes in time for a message that may be given up
+        then."""
         if self._is_in_round:
             return
         self._delay = SHORTEST if self._is_fruitful else min(2 * self._delay, LONGEST)

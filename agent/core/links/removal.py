@@ -1,4 +1,4 @@
-"""When the upstream objects of an unwanted link may be removed, and the message for the operator until then.
+"""The time at which the upstream objects of an unwanted link may be removed, and the text for operators until then.
 
 Why: docs/decisions/0030-removal-waits.md
 """
@@ -19,7 +19,8 @@ class CleanupAfter:
     waiting: float = 600.0
 
     def due_at(self, since: float, messages: int | None) -> float:
-        """Whether messages wait may be unknown (None), because the upstream doesn't answer; this counts as waiting."""
+        """The time of the removal. `messages` is None if the upstream doesn't answer; this counts as messages that
+        wait."""
         return since + (self.empty if messages == 0 else self.waiting)
 
     @property
@@ -28,7 +29,8 @@ class CleanupAfter:
 
 
 def announce(left: float, messages: int | None, *, held: bool) -> str:
-    """`left`: seconds until the removal; `held`: it doesn't happen as long as definitions can't be read."""
+    """Text on the removal: `left` are the seconds until then; `held`: it doesn't happen as long as definitions can't be
+    read."""
     if messages is None:
         found = "the upstream can't be reached to count its messages"
     elif messages == 0:

@@ -1,4 +1,4 @@
-"""Which changes of its definition a running link has to be restarted for."""
+"""Decides for which changes of its definition a running link has to be restarted."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _DIGITS: Final = 16
 
 
 def needs_restart(running: Link, wanted: Link) -> bool:
-    """Which policy asks for the same link is no reason, nor where its definition is written, nor another password of
-    the same user, nor `lag-critical`, which is only compared with, nor `management`, which no message needs.
-    """
+    """True if the change needs a restart. These don't: another policy that asks for the same link, another place of its
+    definition, another password of the same user, `lag-critical`, which is only compared with, and `management`, which
+    no message needs."""
     return running != wanted and _essence(running) != _essence(wanted)
 
 
 def has_other_passwords(running: Link, wanted: Link) -> bool:
-    """Whether the next connection has to log in with another password than the last one."""
+    """True if the next connection has to log in with another password than the last one. Any difference of the URIs
+    counts, so this is for definitions that need no restart."""
     return _all_uris(running) != _all_uris(wanted)
 
 
 def differ_in_passwords(former: Sequence[AmqpUri], now: Sequence[AmqpUri]) -> bool:
-    """Whether these are the same addresses and users in the same order, with other passwords."""
+    """True if these are the same addresses and users in the same order, with other passwords."""
     return former != now and _without_passwords(former) == _without_passwords(now)
 
 
@@ -41,7 +42,8 @@ def _all_uris(link: Link) -> tuple[AmqpUri, ...]:
 
 
 def _without_passwords(uris: Iterable[AmqpUri]) -> tuple[AmqpUri, ...]:
-    """A URI with a user and no password logs in as guest does, so this isn't the same as having none."""
+    """The URIs without the values of passwords. A URI with a user and no password logs in as guest does, so it stays
+    different from one with a password."""
     return tuple(uri if uri.password is None else replace(uri, password=_ANY) for uri in uris)
 
 
@@ -72,9 +74,8 @@ def _shovel_essence(link: ShovelLink) -> ShovelLink:
 
 
 def asks_the_same(former: Link, now: Link) -> bool:
-    """Whether two definitions differ in credentials at most, or in what is only compared with. Those are no reason to
-    move again what a shovel has moved, or counted, before.
-    """
+    """True if two definitions differ at most in credentials, or in what is only compared with. Such a difference is no
+    reason to move again what a shovel has moved, or counted, before."""
     if isinstance(former, ShovelLink) and isinstance(now, ShovelLink):
         return _asked(former) == _asked(now)
     return not needs_restart(former, now)
@@ -91,7 +92,8 @@ def purpose_of(link: Link) -> str:
 
 
 def _written(value: object) -> object:
-    """Without what has its default, so that a setting that a later release adds changes nothing."""
+    """The value without settings that have their default, so that a setting that a later release adds changes
+    nothing."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
     given = [(each.name, getattr(value, each.name)) for each in fields(value) if each.init]
@@ -111,12 +113,12 @@ def _without_addresses(link: ShovelLink) -> ShovelLink:
 
 
 def _addresses(link: ShovelLink) -> list[list[str]]:
-    """As they may be shown."""
+    """The addresses of source and destination, as they may be shown."""
     return [[uri.safe for uri in uris] for uris in (link.shovel.source_uris, link.shovel.destination_uris)]
 
 
 def leads_elsewhere(former: Iterable[str], now: Iterable[str]) -> bool:
-    """Whether none of a link's addresses is one that it had, so that what it knows may be of another broker.
+    """True if none of a link's addresses is one that it had, so that what it knows may be of another broker.
 
     Names can't tell: brokers that definitions are copied between have the same cluster name.
     """

@@ -1,4 +1,4 @@
-"""Which bindings are asserted next: a bounded number per second, however many there are.
+"""The bindings to assert next: a bounded number per second, however many there are.
 
 Why: docs/decisions/0034-canary.md
 """
@@ -40,7 +40,7 @@ class Rounds(Generic[Member]):
         self._members.remove(member)
 
     def due(self, seconds: float) -> list[tuple[Member, int]]:
-        """How many bindings of which members, `seconds` after the last call."""
+        """The members whose bindings are due, `seconds` after the last call, each with a number of bindings."""
         total = sum(map(self._size, self._members))
         self._credit = min(self._credit + seconds * min(PER_SECOND, total / WITHIN), seconds * PER_SECOND + 1)
         found: list[tuple[Member, int]] = []
@@ -67,7 +67,8 @@ class Once:
         self._most = 0  # that there was to do, since there was nothing
 
     def due(self, left: Iterable[tuple[Member, int]], seconds: float) -> list[tuple[Member, int]]:
-        """How many of which members, `seconds` after the last call, where so many are `left` of each."""
+        """The members that are due, `seconds` after the last call, each with a number; `left` are the numbers that
+        remain to be done."""
         left = [(member, count) for member, count in left if count]
         total = sum(count for _, count in left)
         self._most = max(self._most, total) if total else 0

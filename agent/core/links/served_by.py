@@ -1,4 +1,4 @@
-"""Who else may serve a link: it waits for the last of them."""
+"""The others that serve a link: the agent waits for the last of them to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Other(StrEnum):
 
 
 class ServedBy:
-    """Those that serve one link, each with the reason that an operator is shown."""
+    """The others that serve one link, each with the reason that an operator is shown."""
 
     __slots__ = ("_reasons", "_unserved", "owner")
 
@@ -36,13 +36,14 @@ class ServedBy:
         return self._standing_aside
 
     def ends(self, other: Other) -> StandAside | TakeOver | None:
-        """None where that one didn't serve it."""
+        """Note that `other` doesn't serve the link any more; None if it didn't."""
         if self._reasons.pop(other, None) is None:
             return None
         return self._standing_aside if self._reasons else TakeOver()
 
     def runs_elsewhere(self, verdict: Elsewhere) -> StandAside | None:
-        """None where that was known. A consumer is forgotten, as it may be that agent's."""
+        """Note that another agent of the group runs the link, or is to run it; None if that was known. A consumer is
+        forgotten, as it may be that agent's."""
         self.owner = verdict.owner
         self._unserved = None if verdict.is_served else verdict.failure or NO_LEASE
         if self._reasons.get(Other.REPLICA) == verdict.reason:
@@ -51,7 +52,7 @@ class ServedBy:
         return self.begins(Other.REPLICA, verdict.reason)
 
     def runs_here(self) -> StandAside | TakeOver | None:
-        """No other agent of the group runs the link."""
+        """Note that no other agent of the group runs the link; None if that was known."""
         self.owner = self._unserved = None
         return self.ends(Other.REPLICA)
 

@@ -1,4 +1,4 @@
-"""Refused messages of which no copy is kept: each stays unacknowledged, and its source is asked for a few at a time.
+"""Refused messages of which no copy is kept: each stays unacknowledged, and a few at a time are returned to the source.
 
 What goes back to a source comes again before all that follows. So were all of them returned at once, they would take
 every place of the prefetch each time, and nothing behind them would ever be tried. A few are tried after each pause,
@@ -27,7 +27,8 @@ FORGOTTEN_AFTER: Final = 60.0  # after its return: somebody else has it by then,
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Of one message: where it was going, about its size, when it was refused first, and when it was tried last."""
+    """The refusal of one message: its address and approximate size, when it was refused first, and when it was tried
+    last."""
 
     address: bytes
     size: int
@@ -36,13 +37,14 @@ class Refusal:
 
 
 class UnacknowledgedRefusals:
-    """Of one link. Messages are named by their delivery tags; what comes again has another one."""
+    """The unacknowledged refusals of one link. Messages are named by their delivery tags; one that comes again has
+    another tag."""
 
     def __init__(self) -> None:
         self.returns_are_counted = False  # whether each return is counted
         self._waiting: dict[int, Refusal] = {}  # those that wait longest come first
         self._on_the_way: dict[bytes, deque[tuple[float, Refusal]]] = {}
-        """Returned, by address, with the time of that, and not here again."""
+        """Returned messages that haven't come again, by address, each with the time of its return."""
         self._forgot_at = float("-inf")
         self._returned_at = float("-inf")
         self._delay = SHORTEST
@@ -54,26 +56,27 @@ class UnacknowledgedRefusals:
 
     @property
     def waiting(self) -> int:
-        """How many are unacknowledged."""
+        """The number of unacknowledged messages."""
         return len(self._waiting)
 
     @property
     def oldest(self) -> tuple[float, bytes] | None:
-        """When what waits longest was refused first, and its address."""
+        """The time at which the message that has waited longest was first refused, and its address; None if there is
+        none."""
         return min(((refusal.since, refusal.address) for refusal in self._waiting.values()), default=None)
 
     @property
     def expects(self) -> bool:
-        """Whether any may come again."""
+        """True if any returned message may come again."""
         return bool(self._on_the_way)
 
     @property
     def wakes_at(self) -> float | None:
-        """When some are to be returned."""
+        """The time at which to return the next messages; None if there are none."""
         return self._next_at if self._waiting else None
 
     def count(self, now: float) -> int:
-        """How many there are, with those that are on their way."""
+        """The number of refused messages, with those that were returned and are still on their way."""
         is_late = now - self._returned_at > COMES_BACK_WITHIN
         return len(self._waiting) + (0 if is_late else sum(map(len, self._on_the_way.values())))
 
@@ -85,7 +88,8 @@ class UnacknowledgedRefusals:
         self._waiting[tag] = refusal
 
     def due(self, now: float, room: int) -> list[int]:
-        """What is to be returned now. A copy of `room` bytes of it could be kept when it is refused again."""
+        """The tags of the messages to return now. If they are refused again, copies of up to `room` bytes could be
+        kept."""
         if not self._waiting or now < self._next_at:
             return []
         if self._is_unanswered and now - self._returned_at < COMES_BACK_WITHIN:
@@ -102,7 +106,8 @@ class UnacknowledgedRefusals:
         return tags
 
     def came_again(self, address: bytes, now: float) -> Refusal | None:
-        """A message with this address came once more: which one it is, if any. Those of an address keep their order."""
+        """The refusal of a message with this address that came once more; None if none was expected. Messages of one
+        address keep their order."""
         found = self._on_the_way.get(address)
         if found is None:
             return None
@@ -113,7 +118,8 @@ class UnacknowledgedRefusals:
         return refusal
 
     def forget(self, now: float) -> None:
-        """What was returned and didn't come again: from time to time, as all of it is looked at."""
+        """Forget messages that were returned and didn't come again. Done at intervals only, as all of them are looked
+        at."""
         if now - self._forgot_at < FORGOTTEN_AFTER:
             return
         self._forgot_at = now
@@ -123,7 +129,7 @@ class UnacknowledgedRefusals:
                 del self._on_the_way[address]
 
     def return_all(self, now: float) -> list[int]:
-        """Nobody waits for them here any more."""
+        """The tags of all unacknowledged messages, which are returned now: nobody waits for them here any more."""
         tags = list(self._waiting)
         for refusal in self._waiting.values():
             self._on_the_way.setdefault(refusal.address, deque()).append((now, refusal))
@@ -133,7 +139,8 @@ class UnacknowledgedRefusals:
         return tags
 
     def fared(self, *, well: bool, now: float) -> None:
-        """What came again was answered: it got through, or a copy is kept now; or it is parked once more."""
+        """Note the result of a message that came again: `well` if it got through, or a copy is kept now; otherwise it
+        is parked once more."""
         if not well:
             self._fared_badly += 1
             if now >= self._returned_at + self._delay:
@@ -144,11 +151,11 @@ class UnacknowledgedRefusals:
             self.hurry(now)
 
     def fits(self, room: int) -> bool:
-        """Whether a copy of the next of them could be kept in so many bytes."""
+        """True if a copy of the next message to return could be kept in so many bytes."""
         return bool(self._waiting) and self._first.size <= room
 
     def hurry(self, now: float) -> None:
-        """More may get somewhere now."""
+        """Return the next messages soon: more may get through now."""
         self._next_at = min(self._next_at, now + SHORTEST)
 
     @property
@@ -157,7 +164,7 @@ class UnacknowledgedRefusals:
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether nothing is known of those that were returned last."""
+        """True if nothing is known of the messages that were returned last."""
         return bool(self._returned) and not self._fared_well and not self._fared_badly
 
     @property
@@ -165,7 +172,7 @@ class UnacknowledgedRefusals:
         return SPARINGLY if self.returns_are_counted else LONGEST
 
     def _learn(self) -> None:
-        """From what became of those that were returned last."""
+        """Adapt the delay and the number of messages to the results of those that were returned last."""
         well, badly = self._fared_well, self._fared_badly
         self._fared_well = self._fared_badly = 0
         if well and well >= badly:

@@ -1,7 +1,8 @@
-"""What entered a link's queue upstream and what left it, from looks at the counters of the upstream's HTTP API.
+"""The account of a link's queue upstream: what entered and what left it, from samples of the counters of the upstream's
+HTTP API.
 
 A broker collects these numbers every few seconds, each at another time, so they only add up where nothing moved for
-longer than that. A comparison is made between two such looks; what moves in between belongs to the later one.
+longer than that. Two such samples are compared; what moves in between belongs to the later one.
 
 Why: docs/decisions/0054-account-at-rest.md
 """
@@ -17,22 +18,22 @@ QUIET_FOR: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """What the HTTP API shows of a queue: the messages that were routed to it, and those that left it because a
-    consumer acknowledged them, or needs no acknowledgement, since the broker began to count; and those in it now,
-    with those that wait for an acknowledgement."""
+    """The counters of a queue in the HTTP API: the messages that were routed to it, and those that left it because a
+    consumer acknowledged them, or needs no acknowledgement, since the broker began to count; and those in it now, with
+    those that wait for an acknowledgement."""
 
     entered: int
     acknowledged: int
     messages: int
 
     def continues(self, earlier: QueueCounts) -> bool:
-        """Whether the broker can't have begun to count anew in between."""
+        """True if neither counter has fallen: otherwise the broker has begun to count anew in between."""
         return self.entered >= earlier.entered and self.acknowledged >= earlier.acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCounts:
-    """What the link has done by itself: messages that it owes its source nothing for any more, and redelivered ones."""
+    """The counts of the link itself: messages that are settled at its source, and redelivered ones."""
 
     settled: int
     redelivered: int
@@ -40,8 +41,8 @@ class LinkCounts:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Sums of what changed between looks that could be compared, of the queue and of the link alike; `looks` is their
-    number, `growth` that of the queue, and `waiting` what was in it at the last one."""
+    """Sums of the changes between samples that could be compared, of the queue and of the link alike; `looks` is the
+    number of comparisons, `growth` that of the queue, and `waiting` what was in it at the last one."""
 
     looks: int = 0
     entered: int = 0
@@ -60,12 +61,12 @@ class _Sample:
     queue: QueueCounts
     link: LinkCounts
     since: float
-    """Since when nothing has moved."""
+    """The time since when nothing has moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAccount:
-    """Of one link, as long as it exists: a later account never shows less. Times are in seconds."""
+    """The account of one link, as long as the link exists: the counters in it never fall. Times are in seconds."""
 
     compared: Compared = NOTHING
     _last: _Sample | None = None
@@ -83,7 +84,8 @@ class UpstreamAccount:
         return UpstreamAccount(_added(self.compared, self._quiet or current, current), current, current)
 
     def interrupted(self) -> UpstreamAccount:
-        """Nothing is known of what comes next: another queue, or one that somebody else serves for a while."""
+        """The account after an interruption: nothing is known of what comes next, such as another queue, or one that
+        somebody else serves for a while."""
         return UpstreamAccount(self.compared)
 
 

@@ -1,4 +1,5 @@
-"""What an exchange link keeps upstream: what is wanted, held against what exists, becomes steps.
+"""The objects that an exchange link keeps upstream: those that are wanted, compared with those that exist, become
+steps.
 
 `plan` prints the steps and a session carries them out, so neither can decide otherwise than the other.
 
@@ -29,7 +30,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one link keeps upstream by its definition, and by the names of the two clusters."""
+    """The objects that one link keeps upstream, by its definition and by the names of the two clusters."""
 
     link: ExchangeLink
     route: Route
@@ -44,7 +45,7 @@ class Wanted:
 
     @cached_property
     def internal_arguments(self) -> Table:
-        """Of an internal exchange of the plugin's own type."""
+        """The arguments of an internal exchange of the plugin's own type."""
         return declarations.internal_arguments(self.link.settings.max_hops, self.route.downstream)
 
     @cached_property
@@ -55,7 +56,7 @@ class Wanted:
         return names.internal_exchange(self.queue, letter)
 
     def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[GroupedBinding]:
-        """The bindings upstream; `forward-unrouted` asks for everything besides."""
+        """The bindings upstream; `forward-unrouted` adds one that matches all messages."""
         everything = MATCH_ALL_BINDINGS.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
         return self.route.groups([*bindings, *([Binding(*everything)] if everything else [])], letter)
 
@@ -78,7 +79,8 @@ class QueueSeen:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a link has bound at `site` to the internal exchange of this letter; AMQP offers no way to ask for it.
+    """The bindings of a link at `site` to the internal exchange of this letter, as the link made them; AMQP offers no
+    way to ask for them.
 
     `arguments` are those that its definition asked for then: an exchange of the plugin's type drops messages by them.
     """
@@ -99,7 +101,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What exists upstream.
+    """The objects that exist upstream.
 
     `unusable` are letters whose internal exchange has other arguments, or a type that the broker no longer knows:
     trying to declare it showed that.
@@ -171,7 +173,7 @@ UNKNOWN = "replaced without a gap by {}, whose bindings are known"
 
 
 def upstream_steps(wanted: Wanted, seen: Seen) -> tuple[Step, ...]:
-    """In this order, so that no message is lost on the way and none comes twice."""
+    """The steps, in an order in which no message is lost on the way and none comes twice."""
     is_refused = seen.known is not None and seen.known.serves(wanted) and seen.known.canary_is_refused
     has_none = wanted.canary is None or is_refused
     canary = () if has_none else (EnsureCanary(_verb(exists=seen.canary_exists)),)
@@ -188,7 +190,7 @@ def _verb(*, exists: bool) -> Verb:
 
 
 def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
-    """One internal exchange with exactly the wanted bindings, and no other.
+    """The steps that lead to one internal exchange with exactly the wanted bindings, and no other.
 
     Where both exist, a rebuild was interrupted, and it isn't known which of them is complete: both go on serving until
     one of them is, and then that one is replaced in its turn, since superfluous bindings can't be seen.
@@ -217,7 +219,7 @@ def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
 
 
 def _may_be_another(seen: Seen, known: Known) -> bool:
-    """Whether the upstream exchange may have been deleted and created again, so that nobody knows what is bound."""
+    """True if the upstream exchange may have been deleted and created again, so that its bindings are unknown."""
     return seen.exchange_exists and known.has_canary and not seen.canary_exists
 
 

@@ -1,4 +1,4 @@
-"""How agents of one group share links: slots, fair shares, and what replicas say to each other.
+"""Sharing of links among the agents of a group: slots, fair shares, and the messages between replicas.
 
 Why: docs/decisions/0049-leases-in-queues.md
 """

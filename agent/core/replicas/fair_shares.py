@@ -1,4 +1,4 @@
-"""Fair shares: which slots a replica takes, and which one it gives up for others.
+"""Fair shares: the slots that a replica takes, and the one that it gives up for others.
 
 A slot weighs as many links as belong to it. Slots without links are shared by their number, so that links which are
 defined later are shared from the beginning.
@@ -15,7 +15,7 @@ from agent.core.replicas.slots import SLOTS
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one replica runs."""
+    """The load of one replica."""
 
     links: int
     empty: int  # slots without links
@@ -27,7 +27,7 @@ def load_of(slots: Collection[int], weights: Mapping[int, int]) -> Load:
 
 
 def has_room(slot: int, held: Collection[int], weights: Mapping[int, int], *, replicas: int) -> bool:
-    """Whether a replica that holds these slots stays within its share with one more."""
+    """True if a replica that holds these slots stays within its share with one more."""
     load, weight = load_of(held, weights), weights.get(slot, 0)
     if not weight:
         return load.empty < _share(SLOTS - len([each for each in weights.values() if each]), replicas)
@@ -35,7 +35,7 @@ def has_room(slot: int, held: Collection[int], weights: Mapping[int, int], *, re
 
 
 def _share(whole: int, replicas: int) -> int:
-    """Rounded up."""
+    """The share of one replica, rounded up."""
     return -(-whole // max(replicas, 1))
 
 
@@ -79,7 +79,7 @@ def surpluses(
     since: Mapping[int, float] = MappingProxyType({}),
     most: int,
 ) -> list[int]:
-    """Several of them, as they would follow from each other."""
+    """Several surplus slots, as they would follow from each other."""
     mine, theirs = set(held), [set(slots) for slots in others]
     found: list[int] = []
     while (

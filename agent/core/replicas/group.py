@@ -1,4 +1,4 @@
-"""What a replica knows of the others of its group, from what they have reported."""
+"""The other replicas of a group, as a replica knows them from their reports."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class AgentOfGroup:
 
 @dataclass(slots=True)
 class AgentGroup:
-    """The others; a slot belongs to who was the last to report it."""
+    """The other agents of the group; a slot belongs to the one that reported it last."""
 
     members: dict[str, AgentOfGroup] = field(default_factory=dict)
 
     def hear(self, report: Report, now: float) -> bool:
-        """Whether anything is new."""
+        """Apply a report; True if anything in it is new."""
         before = self.members.get(report.replica)
         if before is None and (len(self.members) >= MOST_MEMBERS or self._has_too_many(report)):
             return False
@@ -52,7 +52,7 @@ class AgentGroup:
         return known + len(report.links or ()) > MOST_LINKS
 
     def take(self, slots: Collection[int]) -> None:
-        """We hold these now."""
+        """Note that this agent holds the slots now. Members that held one of them are suspect."""
         taken = frozenset(slots)
         for replica, member in tuple(self.members.items()):
             if not member.slots.isdisjoint(taken):
@@ -65,7 +65,7 @@ class AgentGroup:
 
     @property
     def able(self) -> Mapping[str, AgentOfGroup]:
-        """Those that are known to live."""
+        """The members that are known to be alive."""
         return {replica: member for replica, member in self.members.items() if not member.is_suspect}
 
     def _take_from(self, replica: str, slots: frozenset[int]) -> None:
@@ -77,11 +77,11 @@ class AgentGroup:
         return self.members.pop(replica, None) is not None
 
     def excuse(self, now: float) -> None:
-        """They can't report, so their silence doesn't count."""
+        """Restart the time of silence of all members: they could not report."""
         self.members = {replica: replace(member, heard=now) for replica, member in self.members.items()}
 
     def expire(self, now: float) -> bool:
-        """Forgets who has been silent for too long."""
+        """Forget members that have been silent for too long; True if there were any."""
         gone = [replica for replica, member in self.members.items() if now - member.heard > SILENCE]
         for replica in gone:
             del self.members[replica]
@@ -95,11 +95,12 @@ class AgentGroup:
         return next((replica for replica, member in self.members.items() if slot in member.slots), None)
 
     def weights(self, links: Iterable[str]) -> Mapping[int, int]:
-        """How many links each slot has, of those that we or others know."""
+        """The number of links in each slot, of those that this agent or others know."""
         known = set(links).union(*(member.links for member in self.members.values()))
         return Counter(slot_of(link) for link in known)
 
     def chosen(self, link: str, *, ours: str) -> str:
-        """Who runs a link that the holder of its slot doesn't know: of those that know it, always the same one."""
+        """The replica that runs a link that the holder of its slot doesn't know: of those that know it, always the same
+        one."""
         able = [ours, *(replica for replica, member in self.able.items() if link in member.links)]
         return min(able, key=lambda replica: sha256(f"{replica} {link}".encode()).digest())

@@ -27,7 +27,7 @@ class Held:
         self._delivered = self.token.number
 
     def take(self, delivery: int, token: Token) -> int:
-        """Another token of the slot arrived: keeps the later one, and answers which delivery isn't needed any more."""
+        """Take another token of the slot and keep the later one; returns the delivery that isn't needed any more."""
         if token.number <= self._delivered or token.number > MOST_NUMBER:
             return delivery
         if token.number > self.token.number:
@@ -36,24 +36,24 @@ class Held:
         return former
 
     def renew(self, now: float) -> Token:
-        """The next token: it comes back as any does, and the former one isn't needed any more then."""
+        """The next token. Once it is delivered, the former one isn't needed any more."""
         self.since = now
         self.token = replace(self.token, number=self.token.number + 1)
         return self.token
 
     def pause(self, link: str, pause: Pause | None, now: float) -> Token:
-        """The next token, where the link is paused, or no longer."""
+        """The next token, with a link that is paused, or no longer paused."""
         self.token = replace(self.token, paused=_with(self.token.paused, link, pause))
         return self.renew(now)
 
     def finish(self, link: str, purpose: str | None, now: float) -> Token:
-        """The next token, where the link has done what it was defined for, or is to do it again."""
+        """The next token, with a link that has done what it was defined for, or is to do it again."""
         self.token = replace(self.token, finished=_with(self.token.finished, link, purpose))
         return self.renew(now)
 
     def acknowledge(self, links: Mapping[str, Acknowledgement | None], now: float) -> Token | None:
-        """The next token, where these are the troubles that somebody knows, or no longer; None where nothing changes.
-        More than fit aren't remembered."""
+        """The next token, with links whose trouble is acknowledged, or no longer acknowledged; None if nothing changes.
+        Only as many as fit are remembered."""
         known = self.token.acknowledged
         for link, each in links.items():
             if each is None or link in known or len(known) < MOST_REMEMBERED:
@@ -64,7 +64,7 @@ class Held:
         return self.renew(now)
 
     def note_tried(self, replicas: Mapping[str, float], now: float) -> Token:
-        """The next token, where these replicas couldn't run the links."""
+        """The next token, with the replicas that couldn't run the links."""
         self.token = replace(self.token, tried=replicas)
         return self.renew(now)
 

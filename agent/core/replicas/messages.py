@@ -1,4 +1,5 @@
-"""What the replicas of a group say to each other, as JSON. What can't be read is ignored: anybody may publish it."""
+"""The messages between the replicas of a group, as JSON. Anybody may publish there, so unreadable messages are
+ignored."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ _IDS: Final = re.compile(r"(?:[0-9a-f]{8})*+")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one replica is, which slots it holds, and which links it knows. `links` is None where they are the same as
-    in its last report that named them. `asks`: it has come just now, and wants to know the same of the others.
-    """
+    """A report of one replica: its id and name, the slots that it holds, and the links that it knows. `links` is None
+    where they are the same as in its last report that named them. `asks`: it has just started, and asks the others for
+    their reports."""
 
     replica: str
     name: str

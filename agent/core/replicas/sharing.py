@@ -1,4 +1,4 @@
-"""One replica's view of its group, and what follows from it: which links it runs, takes and gives up."""
+"""One replica's view of its group, and the decisions that follow: which links it runs, takes and gives up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIED_FOR: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Who runs a link, as its error shows it."""
+    """The reason why a link doesn't run here, as its error shows it."""
 
     reason: str
     owner: str | None = None
@@ -40,13 +40,14 @@ class Elsewhere:
 
 
 Verdict = Elsewhere | bool | None
-"""Whether this replica runs a link: True, who else does, or None as long as it isn't known."""
+"""The decision whether this replica runs a link: True; the reason why not; or None as long as it isn't known."""
 
 
 @dataclass(slots=True)
 class Sharing:
-    """`leased_at` is None while there is no lease: without a connection to the broker nobody can be asked. `failure` is
-    why there is none, `facts` are those of it; `refusal` why there will be none."""
+    """The state of sharing. `leased_at` is None while there is no lease: without a connection to the broker no
+    other replica can be asked. `failure` is why there is none, `facts` are those of it; `refusal` is why there
+    will be none."""
 
     replica: str
     others: AgentGroup = field(default_factory=AgentGroup)
@@ -74,9 +75,8 @@ class Sharing:
         return self._weights
 
     def listen(self, *, may_publish: bool, now: float) -> bool:
-        """While the broker takes no messages nobody can report, so nobody is missed. Whether this has just ended: then
-        the others are to be asked.
-        """
+        """Note whether the broker takes messages. While it doesn't, no replica can report, so none counts as silent.
+        True if this has just ended: then the others are to be asked."""
         has_ended = may_publish and self._is_deaf
         self._is_deaf = not may_publish
         if self._is_deaf:
@@ -87,7 +87,7 @@ class Sharing:
         return has_ended
 
     def hears_others(self, now: float) -> bool:
-        """Whether who is silent isn't there: they could report, and had time to."""
+        """True if a replica that is silent isn't there: it could report, and had time to."""
         return not self._is_deaf and now >= self._hears_from
 
     @property
@@ -95,7 +95,7 @@ class Sharing:
         return not self.others.able
 
     def holds_all(self, now: float) -> bool:
-        """For a while: time alone changes no verdict from now on."""
+        """True if this replica holds all slots, and time alone changes no verdict from now on."""
         waiting = (held for held in self.held.values() if held.waits_for is not None)
         return len(self.held) == SLOTS and all(now >= held.taken_at + SURELY_ENDED + UNDECIDED_FOR for held in waiting)
 
@@ -110,7 +110,7 @@ class Sharing:
         return (slot for slot in range(SLOTS) if slot not in self.held and self.others.holder(slot) is None)
 
     def follow(self, links: Iterable[Link], now: float) -> bool:
-        """The links that are defined now; whether they are others than before."""
+        """Set the links that are defined now; True if they are others than before."""
         known = {link.id: link.kind for link in links}
         self._known_since = {link: self._known_since.get(link, now) for link in known}
         is_new, self.links = known.keys() != self.links.keys(), known
@@ -124,7 +124,8 @@ class Sharing:
         self.facts = None
 
     def lose(self) -> bool:
-        """The lease is gone, or may be. Whether others may run now what this one held; one that is alone goes on."""
+        """Note that the lease is gone, or may be. True if others may run now what this replica held; one that is alone
+        goes on."""
         held, is_alone = frozenset(self.held), self.is_alone
         self.leased_at = None
         self._kept = self._kept | held if is_alone else frozenset()
@@ -133,11 +134,12 @@ class Sharing:
         return bool(held) and not is_alone
 
     def lose_slot(self, slot: int) -> None:
-        """Its queue is gone."""
+        """Forget a slot whose queue is gone."""
         self.held.pop(slot, None)
 
     def forget_kept(self, now: float) -> bool:
-        """What it held before and didn't get again, another one has."""
+        """Forget the slots that were held before and didn't come back: another replica has them. True if there were
+        any."""
         if not self._kept or self.leased_at is None or now - self.leased_at <= UNDECIDED_FOR:
             return False
         self._kept = frozenset()
@@ -173,8 +175,8 @@ class Sharing:
         return True
 
     def _without_lease(self, kind: LinkKind, slot: int) -> Verdict:
-        """A link of exchanges that ran here may be tried: its consumer upstream is exclusive, whoever else runs it.
-        Others wait where nobody could have been heard yet, as during an alarm."""
+        """The verdict while there is no lease. A link of exchanges that ran here may be tried: its consumer upstream is
+        exclusive, whoever else runs it. Others wait where no report could have arrived yet, as during an alarm."""
         may_try = kind is LinkKind.EXCHANGE or self._has_listened
         if self.is_alone and may_try and (self.failure or self._was_leased):
             return True
@@ -185,8 +187,8 @@ class Sharing:
         return Elsewhere(f"waits for its lease: {self.failure}", is_served=False, failure=self.facts)
 
     def _held_by(self, holder: AgentOfGroup, link: str, kind: LinkKind, now: float) -> Verdict:
-        """Agents of one group may have different configurations: a link that the holder of its slot doesn't know is run
-        by one of those that do."""
+        """The verdict where another agent holds the slot. Agents of one group may have different configurations: a link
+        that the holder doesn't know is run by one of those that do."""
         if link in holder.links:
             return Elsewhere(f"agent {holder.name} runs this link", holder.name)
         if not holder.has_said_links:
@@ -200,15 +202,15 @@ class Sharing:
         return Elsewhere(f"agent {name} runs this link", name)
 
     def _may_share_links(self, holder: AgentOfGroup, kind: LinkKind) -> bool:
-        """Whether it may soon know the links that this one knows. One that has none may be about to get them; where
-        brokers refuse a second consumer, that needn't be waited for."""
+        """True if the holder may soon know the links that this replica knows. One that has none may be about to get
+        them; where brokers refuse a second consumer, that needn't be waited for."""
         is_new = not holder.links and kind is not LinkKind.EXCHANGE
         return is_new or not holder.links.isdisjoint(self.links)
 
     # What arrives
 
     def hear(self, report: Report, now: float) -> bool:
-        """Whether it changes anything."""
+        """Apply a report; True if it changes anything."""
         is_new = self.others.hear(report, now)
         is_waited_for = self._has_ended(report.replica, kept=report.slots)
         return self._noted(is_new or is_waited_for, now)
@@ -218,7 +220,7 @@ class Sharing:
         return self._noted(self.others.leave(replica) or is_waited_for, now)
 
     def _has_ended(self, replica: str, *, kept: frozenset[int]) -> bool:
-        """A replica says what it still holds: whether a slot that it held before needn't wait for it any more."""
+        """Note which slots a replica still holds; True if a slot that it held before needn't wait for it any more."""
         ended = [held for slot, held in self.held.items() if held.waits_for == replica and slot not in kept]
         for held in ended:
             held.waits_for = None
@@ -233,7 +235,7 @@ class Sharing:
         return is_new
 
     def take(self, arrived: Mapping[int, Held], now: float, wall: float) -> list[tuple[int, Held]]:
-        """Takes slots whose tokens have arrived; answers those that are passed on to the next replica."""
+        """Take slots whose tokens have arrived; returns those that are passed on to the next replica."""
         orphans = {slot: former for slot in arrived if (former := self.others.holder_id(slot)) is not None}
         self.others.take(arrived)
         self._weights = None
@@ -250,8 +252,8 @@ class Sharing:
         return passed
 
     def _takes(self, slot: int, held: Held, *, is_orphan: bool, now: float, wall: float) -> bool:
-        """The slots of a replica that died arrive at once, so each of the others fills up its share. One that was given
-        up is for the replica that has the least."""
+        """True if this replica keeps a slot that has arrived. The slots of a replica that died arrive at once, so each
+        of the others fills up its share. One that was given up is for the replica that has the least."""
         others = self.others.able
         if not others or now - self._passed.get(slot, now - AGAIN) < AGAIN:
             return True
@@ -288,7 +290,8 @@ class Sharing:
         return surpluses(self.held, others, weights, movable=movable, since=since, most=AT_ONCE)
 
     def tried(self, slot: int, wall: float) -> Mapping[str, float] | None:
-        """Which replicas couldn't run the slot's links, this one included; None if all others have tried."""
+        """The replicas that couldn't run the slot's links, this one included; None if the slot is not to be given up:
+        it isn't held, is being given up already, or all others have tried."""
         held = self.held.get(slot)
         if held is None or held.is_leaving or self.is_alone:
             return None

@@ -1,4 +1,4 @@
-"""Which slot a link belongs to, and what the slots of a group are called at the broker.
+"""The slot that a link belongs to, and the names of a group's slots at the broker.
 
 All replicas have to agree on this, so the names carry the number of this format: agents with another one don't meet.
 """
@@ -32,15 +32,15 @@ def lease_queue(group: str, slot: int) -> str:
 
 
 def lease_exchange(group: str) -> str:
-    """Where tokens are published, by the number of their slot."""
+    """The name of the exchange for tokens; the routing key is the number of the slot."""
     return f"{AGENT_PREFIX}leases {FORMAT} of {_short(group)}"
 
 
 def exchange(group: str) -> str:
-    """Where the replicas of a group say what they hold."""
+    """The name of the exchange for the reports of a group's replicas."""
     return f"{AGENT_PREFIX}replicas {FORMAT} of {_short(group)}"
 
 
 def own_queue(group: str, replica: str) -> str:
-    """Where one replica hears the others."""
+    """The name of the queue from which one replica receives the messages of the others."""
     return f"{AGENT_PREFIX}replica {FORMAT} of {_short(group)}, {replica}"

@@ -1,4 +1,5 @@
-"""The message in a slot's queue: who gets it holds the slot. It carries what the next holder has to know.
+"""The message in a slot's queue: the replica that receives it holds the slot. It carries what the next holder has to
+know.
 
 Why: docs/decisions/0050-acknowledged-by-link.md
 """
@@ -23,7 +24,7 @@ MOST_NUMBER: Final = 2**40  # a token that says more isn't ours
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Of several in one queue the one with the highest number counts.
+    """The token of a slot. Of several in one queue the one with the highest number counts.
 
     `paused`: the links that somebody has paused. `tried`: the replicas that couldn't run the slot's links, and when
     they gave it up, in seconds since 1970. `finished`: the links that have done what they were defined for, and what
@@ -49,7 +50,7 @@ class Token:
 
 
 def decode(body: bytes) -> Token:
-    """Anybody may publish to a queue: what is no token counts as one that says nothing."""
+    """The token in a message. Anybody may publish to a queue: a message that is no token counts as an empty one."""
     found = _document(body)
     number, paused = found.get("number"), found.get("paused")
     tried, finished, acknowledged = found.get("tried"), found.get("finished"), found.get("acknowledged")

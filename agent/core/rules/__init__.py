@@ -1,1 +1,1 @@
-"""Which links should exist, and what each needs on the brokers: patterns, policies, names, hops, bindings."""
+"""The links that should exist, and what each needs on the brokers: patterns, policies, names, hops, bindings."""

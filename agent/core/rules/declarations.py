@@ -23,7 +23,7 @@ def queue_arguments(settings: LinkSettings) -> Table:
 
 
 def internal_arguments(max_hops: int, downstream: Site) -> Table:
-    """For an exchange of the plugin's own type, which itself drops messages that have reached max-hops."""
+    """The arguments of an exchange of the plugin's own type, which itself drops messages that have reached max-hops."""
     return (
         ("x-max-hops", fields.long(max_hops)),
         ("x-downstream-name", fields.text(downstream.cluster or "")),

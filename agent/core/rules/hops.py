@@ -90,7 +90,8 @@ def _keep_invalid(headers: Table, name: str, value: Field) -> Table:
 
 
 def _replace(entries: Table, name: str, value: Field) -> Table:
-    """Only the first with that name: a table may have more, and brokers use only the first too."""
+    """The table with this value for the first entry of that name: a table may have more, and brokers use only the first
+    too."""
     at = next(index for index, (key, _) in enumerate(entries) if key == name)
     return (*entries[:at], (name, value), *entries[at + 1 :])
 

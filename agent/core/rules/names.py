@@ -42,7 +42,8 @@ def can_be_declared(*names: str) -> bool:
 
 
 def _can_be_sent(text: str, *, room: int = _LONGEST_REPLY) -> bool:
-    """Brokers cut an error text that is too long. From 4.0 on they close the connection instead if it isn't ASCII."""
+    """True if brokers can send an error text that holds these names. They cut one that is too long; from 4.0 on they
+    close the connection instead if it isn't ASCII."""
     return text.isascii() or len(text.encode(errors="surrogateescape")) <= room
 
 

@@ -47,7 +47,7 @@ class Pattern:
             raise ValueError(_reason(error)) from error
 
     def matches(self, name: str) -> bool | None:
-        """None if matching takes too long."""
+        """True if the pattern matches the name; None if matching takes too long."""
         try:
             return self._compiled.search(name, timeout=PER_NAME) is not None
         except TimeoutError:
@@ -103,7 +103,7 @@ class TimedPattern:
         budget.take(extra)
 
     def matches(self, name: str) -> bool | None:
-        """None if it is unknown: the pattern can't be used, or its time is used up."""
+        """True if the pattern matches the name; None if that isn't known: it can't be used, or its time is used up."""
         if self._pattern is None:
             return None
         if self._left <= 0 or self._of_vhost.left <= 0:

@@ -56,7 +56,7 @@ class OwnPolicies:
         self._ranked: list[tuple[Policy, TimedPattern]] = []
 
     def read(self, policies: Iterable[Policy]) -> Iterator[None]:
-        """In steps, because compiling a pattern takes milliseconds."""
+        """Read the policies in steps, because compiling a pattern takes milliseconds."""
         for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.name)):
             self._ranked.append((policy, TimedPattern(policy.pattern, self._budget)))
             yield
@@ -99,7 +99,8 @@ def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:
 
 
 def can_federate_exchange(exchange: Exchange) -> bool:
-    """False for the agents' own, such as those of their leases: agents of several clusters would hear of each other."""
+    """False for the default exchange, for internal ones, and for the agents' own, such as those of their leases: agents
+    of several clusters would receive each other's messages."""
     is_own = exchange.name.startswith(AGENT_PREFIX) or _has_purpose(exchange)
     return bool(exchange.name) and not exchange.internal and not is_own
 

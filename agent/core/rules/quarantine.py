@@ -15,7 +15,7 @@ EXCHANGE: Final = "x-quarantine-exchange"
 ROUTING_KEY: Final = "x-quarantine-routing-key"
 SOURCE_EXCHANGE: Final = "x-quarantine-source-exchange"
 SOURCE_ROUTING_KEY: Final = "x-quarantine-source-routing-key"
-"""Where the message was published first, if that is not where it was going."""
+"""The address at which the message was published first, if that is not where it was going."""
 
 UNREADABLE_PROPERTIES: Final = "x-quarantine-properties"
 """All of a message's properties as they came, where nobody can read them."""
@@ -30,7 +30,7 @@ BCC: Final = "x-quarantine-bcc"
 
 
 class QuarantineReason(StrEnum):
-    """Why a message is in quarantine."""
+    """The reason why a message is in quarantine."""
 
     TOO_LARGE = "too_large"
     HEADERS_TOO_LARGE = "headers_too_large"

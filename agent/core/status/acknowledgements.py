@@ -18,8 +18,8 @@ MOST_REMEMBERED: Final = 300  # of one lease: with the longest texts, and as man
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """For the trouble of one link, so it goes where the link goes; a cause has the one that all its links have. Without
-    `until` only the end of the trouble ends it."""
+    """The acknowledgement of the trouble of one link, so it goes where the link goes; a cause has the one that all its
+    links have. Without `until` only the end of the trouble ends it."""
 
     side: str
     trouble: str
@@ -42,7 +42,8 @@ class Acknowledgement:
 def acknowledged(
     side: str, trouble: str, *, by: object, at: object, reason: object, until: object = None
 ) -> Acknowledgement:
-    """Texts come from clients and from the broker, so they may be anything."""
+    """An acknowledgement from values of any kind, since texts come from clients and from the broker; unusable ones are
+    left out."""
     known = paused(by, at, reason)
     is_time = isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < LAST
     end = float(until) if is_time and isinstance(until, int | float) else None
@@ -50,7 +51,7 @@ def acknowledged(
 
 
 def from_value(value: object) -> Acknowledgement | None:
-    """None where it isn't one: what is not known to be acknowledged is news."""
+    """The acknowledgement in a value; None if it isn't one: a trouble that is not known to be acknowledged is news."""
     given: Mapping[str, Any] = value if isinstance(value, dict) else {}
     side, trouble = given.get("side"), given.get("trouble")
     if not (isinstance(side, str) and isinstance(trouble, str)):

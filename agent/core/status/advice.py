@@ -124,7 +124,7 @@ def _user(failure: Failure) -> str:
 
 
 def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> str:
-    """How to grant what one user lacks in one vhost."""
+    """Text on how to grant what one user lacks in one vhost."""
     if not missing or not missing[0].user:
         return f"Give the user that the error names the missing permission on {broker}."
     user, vhost = missing[0].user, missing[0].vhost
@@ -142,7 +142,7 @@ ALLOW_KEY: Final = "Allow that key there by `rabbitmqctl set_topic_permissions`.
 
 
 def topic_advice(exchange: str, user: str, vhost: str) -> str:
-    """How to allow a routing key that a broker refused."""
+    """Text on how to allow a routing key that a broker refused."""
     return _set_topic_permissions((exchange,), user, vhost)
 
 

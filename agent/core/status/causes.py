@@ -77,7 +77,8 @@ class LinkFacts:
 
     @property
     def in_trouble_since(self) -> float:
-        """A link that is down has several statuses in turn, so this is since it last ran."""
+        """The time since when the link hasn't run: one that is down has several statuses in turn. If it is behind, or
+        its trouble recurs, the start of that."""
         if self.is_behind or self.recurs:
             return self.blamed_since
         return began(self.since, self.ran_until)
@@ -90,7 +91,7 @@ class LinkFacts:
 
     @property
     def was_flowing(self) -> bool:
-        """Messages flowed shortly before the trouble began: this is an incident, not an old mistake."""
+        """True if messages flowed shortly before the trouble began: this is an incident, not an old mistake."""
         return was_flowing(self.last_confirm, self.in_trouble_since)
 
     @property
@@ -154,9 +155,9 @@ class CauseKey(NamedTuple):
 
 
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
-    """Ranked by whether nobody has acknowledged them, whether messages were flowing, whether links are connected and
-    stand still, roughly how many links they stop (to a power of ten: what is new must not hide behind what somebody
-    works on already), and how recent."""
+    """The causes, ranked by whether nobody has acknowledged them, whether messages were flowing, whether links are
+    connected and stand still, roughly how many links they stop (to a power of ten: what is new must not hide behind
+    what somebody works on already), and how recent."""
     found: dict[CauseKey, list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.needs_somebody:
@@ -233,7 +234,8 @@ def _broker(link: LinkFacts, side: str, downstream: str) -> str:
 
 
 def _side(link: LinkFacts) -> str:
-    """A shovel may go to another broker than the downstream, and come from that."""
+    """The side that the trouble is on. A shovel may go to another broker than the downstream, and come from the
+    downstream."""
     if link.deleted is not None:
         return _DOWNSTREAM
     failure = None if link.is_behind else link.failure
@@ -271,7 +273,8 @@ def _cause(key: CauseKey, members: Sequence[LinkFacts]) -> Cause:
 
 
 def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
-    """The last one of those that all have: a link that stands still since then is news, and so is another trouble."""
+    """The last acknowledgement, if all links have one for their present trouble: a link that stands still since then is
+    news, and so is another trouble."""
     found = [
         link.acknowledged
         for link in members
@@ -281,7 +284,8 @@ def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
 
 
 def _is_known(known: Acknowledgement, side: str, trouble: FailureKind) -> bool:
-    """A broker that restarts is unreachable, silent and lost in turn: that is one trouble."""
+    """True if the acknowledgement is about this trouble. A broker that restarts is unreachable, silent and lost in
+    turn: that is one trouble."""
     return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {FailureKind.LOST})
 
 
@@ -305,7 +309,8 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, int, int, int, str]:
 
 
 def _urgency(cause: Cause) -> int:
-    """An agent that was started in the middle of an alarm doesn't know what flowed, but its links are connected."""
+    """The rank of a cause by its effect on messages. An agent that was started in the middle of an alarm doesn't know
+    whether messages flowed, but its links are connected."""
     if cause.were_flowing:
         return 0
     return 1 if _HOW.get(cause.trouble) in DEGRADED else 2

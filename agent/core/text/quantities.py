@@ -23,18 +23,18 @@ def waiting_text(messages: int, where: str = "", *, is_exact: bool) -> str:
 
 
 def age(seconds: float) -> str:
-    """As kubectl writes it: `45s`, `5m30s`, `12m`, `3h20m`, `4d`."""
+    """A length of time as kubectl writes it: `45s`, `5m30s`, `12m`, `3h20m`, `4d`."""
     return "".join(f"{number}{unit}" for unit, number in _parts(seconds))
 
 
 def in_words(seconds: float) -> str:
-    """The largest unit alone: `45 s`, `4 min`, `3 h`, `12 d`."""
+    """A length of time in its largest unit alone: `45 s`, `4 min`, `3 h`, `12 d`."""
     unit, number = _parts(seconds)[0]
     return f"{number} {_WORDS[unit]}"
 
 
 def in_full(seconds: float) -> str:
-    """The two largest units: `3 min 17 s`; of less than a minute, as exactly as it is known: `1.5 s`."""
+    """A length of time in its two largest units: `3 min 17 s`; below a minute, as exactly as it is known: `1.5 s`."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     return " ".join(f"{number} {_WORDS[unit]}" for unit, number in _parts(seconds))

@@ -20,6 +20,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def in_another_vhost(what: str, name: str, defined: Mapping[str, Container[str]]) -> str:
-    """To append to a message that a vhost doesn't define the name, where one of `defined`, by quoted vhost, does."""
+    """Text to append to a message that a vhost doesn't define the name, if one of `defined`, by quoted vhost, does;
+    else empty."""
     other = next((vhost for vhost, names in defined.items() if name in names), None)
     return "" if other is None else f"; there is one in vhost {other}: each {what} belongs to one vhost"

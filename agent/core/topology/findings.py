@@ -17,7 +17,7 @@ _MOST_STEPS: Final = 20_000  # in search of a ring
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How many copies of a message that is published to one exchange once arrive in another."""
+    """The number of copies that arrive in one exchange of a message that is published to another once."""
 
     publisher: Node
     subscriber: Node

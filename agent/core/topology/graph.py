@@ -142,7 +142,7 @@ def _bound_for(graph: Graph, subscriber: Node) -> set[Hop]:
 
 
 def copies(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, int]:
-    """How often a message that is published once arrives in other exchanges, by links that are bound."""
+    """The number of copies of a message, published once, that arrive in other exchanges, by links that are bound."""
     return Counter(way[-1].downstream for way in _ways(graph, publisher, through))
 
 

@@ -1,4 +1,4 @@
-"""Several agents' definitions → one graph: which upstream is whose downstream, and which upstreams nobody knows."""
+"""Several agents' definitions → one graph, and the upstreams that no member is known to be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.core.topology.members import Address, Member, address_of, address_tex
 
 
 class Directory:
-    """Which cluster an address belongs to, by the addresses of all members."""
+    """The clusters that addresses belong to, by the addresses of all members."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self._by_address: dict[Address, set[str]] = {}
@@ -128,7 +128,8 @@ class UnknownUpstream:
 
 
 class _UpstreamAddress(NamedTuple):
-    """Of an exchange link: the downstream's cluster, the upstream's address, and its cluster where that is known."""
+    """The upstream of an exchange link: the downstream's cluster, the upstream's address, and its cluster where that is
+    known."""
 
     downstream: str
     address: str

@@ -27,7 +27,7 @@ WORST_OF_GROUP: Final = 5
 
 
 def fleet(tables: ReportTables) -> model.Fleet:
-    """All links together, and the same for the period of the same length before."""
+    """The time of all links together, and the same for the period of the same length before."""
     within = tables.within
     before = Bounds(2 * within.start - within.end, within.start)
     rows = tables.available_in(Bounds(before.start, within.end), "hour").withColumn(
@@ -53,14 +53,15 @@ def fleet(tables: ReportTables) -> model.Fleet:
 
 
 def worst_links(tables: ReportTables, *, most: int) -> tuple[LinkTime, ...]:
-    """The least available first; then those whose lag was critical for longest, and those with the least coverage."""
+    """The worst links: the least available first; then those whose lag was critical for longest, and those with the
+    least coverage."""
     lag = fn.col("lag_critical").desc_nulls_last()
     rows = _by_link(tables).orderBy(fn.col("share").asc_nulls_last(), lag, fn.col("unknown").desc(), *LINK).limit(most)
     return tuple(map(_link_time, rows.collect()))
 
 
 def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
-    """The least available group first."""
+    """The groups, the least available first."""
     moved = tables.traffic().groupBy(fn.col("group").alias("of")).agg(fn.sum("messages").alias("messages"))
     found = tables.availability("day").groupBy("group").agg(
         fn.count_distinct("link").alias("links"), *report_tables.time_columns(), fn.sum("incidents").alias("incidents"),
@@ -109,7 +110,7 @@ def _link_time(row: Any) -> LinkTime:
 
 
 def _lag_critical() -> Column:
-    """Null if that is unknown."""
+    """The seconds in which the lag was critical; null if that is unknown."""
     return fn.sum("lag_critical_seconds").alias("lag_critical")
 
 

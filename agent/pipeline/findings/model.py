@@ -10,7 +10,7 @@ from agent.pipeline.schema import CELL, Bucket
 from agent.pipeline.window import Bounds
 
 BEHIND: Final = "behind"
-"""Of links whose lag was critical, in place of a status."""
+"""The word for links whose lag was critical, in place of a status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TimeSpent:
 
     @property
     def was_unavailable(self) -> bool:
-        """False also if nothing is known of the availability."""
+        """True if the availability was below 100 %; False also if nothing is known of it."""
         return self.availability is not None and self.availability < 100.0
 
     @property
@@ -70,7 +70,8 @@ class LinkTime:
 
 @dataclass(frozen=True, slots=True)
 class LagTime:
-    """For how long the lag of how many links was critical; `known_links` have a limit, and agents that report it."""
+    """The time for which the lag of links was critical, and the number of these links; `known_links` have a limit, and
+    agents that report it."""
 
     seconds: float | None = None
     links: int = 0
@@ -192,7 +193,8 @@ class HeatRow:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Of `edges` or `links`; `periods` are the starts of hours, days, weeks, months or years, according to `unit`."""
+    """The availability of `edges` or `links` by period; `periods` are the starts of hours, days, weeks, months or
+    years, according to `unit`."""
 
     kind: str
     unit: str
@@ -219,7 +221,7 @@ class TrafficStep:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """In all, and over time; `step` is the length of a step."""
+    """The messages, in all and over time; `step` is the length of a step."""
 
     step: int = CELL
     counts: MessageCounts = field(default_factory=MessageCounts)
@@ -257,14 +259,15 @@ class ObjectiveResult:
     consumed: float | None
     burning: int
     seen_days: float
-    """How much of `days` lies in the window: `consumed` is of the budget of this time."""
+    """The part of `days` that lies in the window, in days: `consumed` is of the budget of this time."""
     of_period: float | None
-    """How much is used of the budget of all its days; None for messages, whose number is not known before."""
+    """The percentage that is used of the budget of all its days; None for messages, whose number is not known
+    before."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """How much one link has used of one objective's budget."""
+    """The use of one objective's budget by one link."""
 
     identity: LinkIdentity
     objective: str
@@ -315,7 +318,7 @@ class ReportFindings:
     edges: ClusterEdges = field(default_factory=ClusterEdges)
     objectives: ObjectiveResults = field(default_factory=ObjectiveResults)
     link_filter: str = ""
-    """Which links the findings are about; empty if it is all."""
+    """The filter for the links that the findings are about; empty if they are about all."""
     groups: tuple[GroupTime, ...] = ()
     account: MessageAccount = field(default_factory=MessageAccount)
 

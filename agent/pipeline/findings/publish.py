@@ -190,5 +190,6 @@ def _csv_parts(rows: DataFrame) -> Iterator[str]:
 
 
 def _without_formula(value: str | None) -> str | None:
-    """Names come from outside, and a spreadsheet would run one that begins like a formula."""
+    """The value for a CSV file. Names come from outside, and a spreadsheet would run one that begins like a formula, so
+    such a value gets an apostrophe in front."""
     return f"'{value}" if value and value.startswith(_FORMULA_STARTS) else value

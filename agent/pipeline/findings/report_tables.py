@@ -54,12 +54,12 @@ class ReportTables:
         return self._of_days("incidents", self.within).where((start >= self.within.start) & (start < self.within.end))
 
     def intervals(self) -> DataFrame:
-        """Including those that began on a day before the window."""
+        """The intervals that overlap the window, including those that began on a day before it."""
         overlaps = (fn.unix_micros("start") < self.within.end) & (fn.unix_micros("end") > self.within.start)
         return self._table("intervals").where(overlaps)
 
     def account(self) -> DataFrame:
-        """By hour, inside the window: the tables may hold other dates."""
+        """The account by hour, inside the window: the tables may hold other dates."""
         inside = (fn.unix_micros("start") >= self.within.start) & (fn.unix_micros("start") < self.within.end)
         return self._of_days("account", self.within).where((fn.col("period") == "hour") & inside)
 

@@ -34,7 +34,7 @@ _STEPS: Final = (
 
 
 def duration(seconds: float) -> str:
-    """In the two largest relevant units: `2 h 14 min`."""
+    """A duration in its two largest relevant units: `2 h 14 min`."""
     if 0 < seconds < 0.1:
         return f"{1000 * seconds:.2g}{HARD}ms"
     if seconds < 10:
@@ -50,7 +50,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Never rounded up to 100: a failure of a second must be visible."""
+    """A percentage, never rounded up to 100: a failure of a second must be visible."""
     if value is None:
         return NOTHING
     places = 0 if value in (0.0, 100.0) else 1 if value < 99 else 2 if value < 99.95 else 3
@@ -66,7 +66,7 @@ def link_hours(seconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Never rounded down to 0."""
+    """A share as a percentage, never rounded down to 0."""
     percents = 100.0 * part / whole if whole else 0.0
     if 0 < percents < 0.001:
         return f"<0.001{HARD}%"
@@ -74,7 +74,7 @@ def share(part: float, whole: float) -> str:
 
 
 def brief_percent(value: float | None) -> str:
-    """For narrow columns, without the sign."""
+    """A percentage for narrow columns, without the sign."""
     if value is None:
         return ""
     return f"{_floor(value, 1):.1f}" if 99 <= value < 100 else f"{int(value)}"
@@ -104,7 +104,7 @@ def days(value: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits, never as a power of ten."""
+    """A number with three digits, never as a power of ten."""
     return f"{value:.3g}" if value < 999.5 else _grouped(value)
 
 
@@ -145,7 +145,7 @@ class Calendar:
         return f"{start.day} {start:%b} {start:{clock}}{TO}{until}"
 
     def ticks(self, of: Bounds, most: int) -> list[tuple[int, str]]:
-        """At most so many round moments of local time within a span, with their names."""
+        """At most `most` round moments of local time within a span, with their names."""
         found = ([*islice(self._round(of, step), most + 1)] for step in _STEPS)
         return next((ticks for ticks in found if len(ticks) <= most), [])
 

@@ -129,7 +129,7 @@ def _trend(fleet: model.Fleet, window: Bounds) -> Markup:
 
 
 def _held(fleet: model.Fleet, window: Bounds) -> str:
-    """Empty if the tables have all of the period before."""
+    """The share of the period before that the tables hold; empty if they have all of it."""
     before = fleet.previous.of(*Bucket) if fleet.previous else 0.0
     share = before / (fleet.previous_links * window.seconds) if fleet.previous_links else 0.0
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."

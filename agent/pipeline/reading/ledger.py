@@ -143,8 +143,8 @@ class Ledger:
 
     @property
     def reach(self) -> int:
-        """How far before its own time a line can change results, in microseconds: it may show the agent's group, and so
-        that the agent has lived since an earlier heartbeat, and that its lines counted until then."""
+        """The time before its own, in microseconds, for which a line can change results: it may show the agent's group,
+        and so that the agent has lived since an earlier heartbeat, and that its lines counted until then."""
         return NAMELESS + 2 * max(CELL, MISSED_HEARTBEATS * (self.content().interval or 0))
 
     def is_current(self, made_of: str) -> bool:
@@ -191,7 +191,7 @@ class Ledger:
         return is_small and not content.later_schema and content.last is not None and _day(content.last) < self.settled
 
     def compacted(self, group: Sequence[Batch], number: int) -> Ledger:
-        """With one batch instead of these: nothing else changes."""
+        """The ledger with one batch instead of these: nothing else changes."""
         files = frozenset[InputFile]().union(*(batch.files for batch in group))
         one = Batch(number, files, sum((batch.content for batch in group), Content()), group[0].schema)
         return replace(self, batches=(*(batch for batch in self.batches if batch not in group), one))

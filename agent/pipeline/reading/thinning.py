@@ -112,7 +112,8 @@ def _edge(before: str, after: str) -> Column:
 
 
 def _differs(before: str, after: str) -> Column:
-    """True if two lines report another status or lag, or one of them doesn't exist."""
+    """True if one of two lines doesn't exist, or if they differ in type, status, lag, run or interval, a counter fell,
+    or their numbers are out of order."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     of_lag = ~first["lag_is_critical"].eqNullSafe(second["lag_is_critical"])
@@ -173,7 +174,8 @@ def _few_of_day(reported: DataFrame, names: list[str]) -> DataFrame:
 
 
 def _day_edge(before: str, after: str) -> Column:
-    """As `_edge`, for lines that may be far apart: also of another life, group or description, or late."""
+    """True at an edge as for `_edge`, for lines that may be far apart: also between lines of another life, group or
+    description, and before a late one."""
     first, second = fn.col(before), fn.col(after)
     another = (
         ~first["life"].eqNullSafe(second["life"])
@@ -186,7 +188,8 @@ def _day_edge(before: str, after: str) -> Column:
 
 
 def _silent_in_day(before: str, after: str) -> Column:
-    """As for lives: within a cell by its own lines, at its border by the last line before it."""
+    """True if heartbeats are missing, as for lives: within a cell by its own lines, at its border by the last line
+    before it."""
     first, second = fn.col(before), fn.col(after)
     patience = MISSED_HEARTBEATS * fn.coalesce(first["interval"], fn.lit(USUAL_INTERVAL))
     missing = (second["silent"] | second["first"]) & (second["ts"] - first["ts"] > patience)

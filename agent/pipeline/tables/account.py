@@ -19,8 +19,8 @@ _UPSTREAM: Final = ("entered", "acknowledged", "growth", "expired", "uncounted",
 
 
 def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
-    """From the gains of `traffic.cells`: hours and days in which a link was reported. Agents that don't count what they
-    take leave nulls."""
+    """The account by hour and day in which a link was reported, from the gains of `traffic.cells`. Agents that don't
+    count what they take leave nulls."""
     at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
     dated = with_hour(counted.withColumn("at", at), "at", hours)
     # Days are not complete in a window, and have 23 to 25 hours.
@@ -71,7 +71,8 @@ def _upstream() -> dict[str, Column]:
 
 
 def with_other_consumers(accounts: DataFrame) -> DataFrame:
-    """The queue of a queue link has other consumers upstream: what they acknowledge is none of the link's."""
+    """The accounts without what other consumers may change: the queue of a queue link has other consumers upstream, and
+    what they acknowledge is none of the link's."""
     is_shared = fn.coalesce(fn.col("kind") == "queue", fn.lit(False))
     unknown = ("repeated", "unexplained_upstream")
     return accounts.withColumns({name: fn.when(~is_shared, fn.col(name)) for name in unknown})

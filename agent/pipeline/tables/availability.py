@@ -93,12 +93,13 @@ def _finished(spent: DataFrame, failed: DataFrame) -> DataFrame:
 
 
 def percent(part: Column, whole: Column) -> Column:
-    """Null if the total is zero."""
+    """The percentage; null if the total is zero."""
     return fn.when(whole > 0, part / whole * 100.0)
 
 
 def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
-    """From the finished tables `availability` and `traffic`; a link without known availability is never the worst."""
+    """The pairs of clusters, from the finished tables `availability` and `traffic`; a link without known availability
+    is never the worst."""
     ends = ("upstream_cluster", "cluster", "date")
     moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
     days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")

@@ -1,4 +1,4 @@
-"""Outages of links, and which of them form one outage of something they share."""
+"""Outages of links, and their grouping into one outage of something that the links share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MANY = 3
 
 
 def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
-    """From a failure until the link is no longer down; those with at most `merge_gap` between them are one outage. A
-    start that succeeds at once is no failure: it neither begins an outage nor continues one."""
+    """Outages, each from a failure until the link is no longer down; those with at most `merge_gap` between them are
+    one outage. A start that succeeds at once is no failure: it neither begins an outage nor continues one."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
     down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
     failed = fn.col("status").isin("backoff", "invalid")

@@ -1,4 +1,4 @@
-"""How much of an objective's budget has been used, and how fast it is being used now."""
+"""The share of an objective's budget that has been used, and the rate at which it is being used now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _OBJECTIVE = "objective string, measured_by string, target double, days bigint, 
 
 
 def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], within: Bounds) -> DataFrame:
-    """From the finished table `traffic`. Looks back from the end of the window; nothing before its start counts."""
+    """The use of each objective's budget, from the intervals and the finished table `traffic`. Looks back from the end
+    of the window; nothing before its start counts."""
     names = ("objective", "measured_by", "target", "days", "within")
     values = [(one.name, one.kind.value, float(one.target), one.days, one.within) for one in objectives]
     rows = [dict(zip(names, each, strict=True)) for each in values]
@@ -34,7 +35,7 @@ def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], wi
 
 
 def _time(found: DataFrame) -> DataFrame:
-    """`amount` of time in which messages should have flowed, and how much of it was `bad`."""
+    """The `amount` of time in which messages should have flowed, and the part of it that was `bad`."""
     known = found.where(fn.col("bucket").isin([bucket.value for bucket in EXPECTED]))
     amount = fn.col("end") - fn.col("start")
     bad = fn.when(fn.col("bucket") != Bucket.UP, amount).otherwise(0)
@@ -42,7 +43,7 @@ def _time(found: DataFrame) -> DataFrame:
 
 
 def _inside(passed: DataFrame, within: Bounds) -> DataFrame:
-    """Including intervals of five minutes that the window cuts."""
+    """The measured traffic of the window, including intervals of five minutes that the window cuts."""
     start = fn.unix_micros("start")
     measured = passed.where(fn.col("transfer_counts").isNotNull())
     return measured.where((start > within.start - CELL) & (start < within.end)).withColumn("start", start)
@@ -59,7 +60,8 @@ def _messages(passed: DataFrame) -> DataFrame:
 
 
 def _used_budgets(measured: DataFrame, within: Bounds) -> DataFrame:
-    """For time, the part within the period counts; for messages, intervals of five minutes count as a whole."""
+    """The budgets used. For time, the part within the period counts; for messages, intervals of five minutes count as a
+    whole."""
     of_time = fn.col("measured_by") == ObjectiveKind.TIME
 
     def last(by: Column, value: str) -> Column:

@@ -76,22 +76,24 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _unsettled_at_first() -> Column:
-    """Before the first line of an agent on a link."""
+    """The number in flight before the first line of an agent on a link."""
     return fn.when(fn.col("whole"), 0).otherwise(_or_0("unsettled"))
 
 
 def _or_0(gauge: str) -> Column:
-    """Agents that don't count it have nothing in flight that is known: not what one before them had."""
+    """The gauge, or 0: agents that don't count it have nothing in flight that is known: not what one before them
+    had."""
     return fn.coalesce(gauge, fn.lit(0))
 
 
 def _before_or_0(change: str, ordered: WindowSpec) -> Column:
-    """Of what may fall; of an agent whose start wasn't seen, what it reported first."""
+    """The previous value of a number that may fall. Without one, 0, or the first reported value of an agent whose start
+    wasn't seen."""
     return fn.coalesce(fn.lag(change).over(ordered), fn.when(~fn.col("whole"), fn.col(change)), fn.lit(0))
 
 
 def _opening(within: Bounds) -> Column:
-    """How many were in flight when the period began, or, if its start was not seen, when an agent first reported."""
+    """The number in flight when the period began, or, if its start was not seen, when an agent first reported."""
     order = fn.struct("ts", "seq")
     last_before = fn.max_by("unsettled", fn.when(fn.col("ts") <= within.start, order))
     return fn.coalesce(last_before, fn.min_by(_unsettled_at_first(), order), fn.lit(0))

@@ -125,7 +125,7 @@ def write_tables(store: Store, options: Options, objectives: Sequence[Objective]
 
 
 def _write_good(store: Store, options: Options, objectives: Sequence[Objective], extent: Extent, cache: Cache) -> None:
-    """Tables that others depend on come first."""
+    """Write the tables of accepted lines; those that others depend on come first."""
     spark, within, lines = store.spark, extent.within, store.lines(extent.since)
     hours = cache(hour_table(spark, within, options.zone))
     links = cache(link_attributes(lines.where(fn.col("link").isNotNull())))
@@ -183,7 +183,7 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
 
 
 def _finished(spans: DataFrame, options: Options) -> DataFrame:
-    """Microseconds as instants and durations, and the day on which each began."""
+    """The spans with microseconds as instants and durations, and the day on which each began."""
     start, end = fn.col("start"), fn.col("end")
     return spans.select(
         *(name for name in spans.columns if name not in ("start", "end")),
@@ -195,7 +195,7 @@ def _finished(spans: DataFrame, options: Options) -> DataFrame:
 
 
 def _rejected(lines: DataFrame) -> DataFrame:
-    """With the day of its directory; lines outside such directories have none."""
+    """The rejected lines with the day of their directory; lines outside such directories have none."""
     day = fn.try_to_date(fn.regexp_extract("file", r"date=(\d{4}-\d{2}-\d{2})/", 1))
     return lines.select("why", "schema", "file", "line", day.alias("date"))
 
@@ -238,7 +238,8 @@ def _write(rows: DataFrame, path: str) -> None:
 
 
 def _digests(rows: DataFrame) -> dict[date | None, tuple[int, int, int]]:
-    """The same for the same rows in any order; nulls are included explicitly, because a hash skips them."""
+    """A digest of the rows of each date: the same for the same rows in any order. Nulls are included explicitly,
+    because a hash skips them."""
     values = [fn.col(f"`{name}`") for name in rows.columns]
     digest = fn.xxhash64(*values, *(value.isNull() for value in values))
     low = digest.bitwiseAND(fn.lit(0xFFFFFFFF))

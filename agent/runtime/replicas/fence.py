@@ -1,4 +1,5 @@
-"""Until when this agent may run links, so that one that was stopped or cut off doesn't forward beside its successor."""
+"""The fence: until when this agent may run links, so that one that was stopped or cut off doesn't forward beside its
+successor."""
 
 from __future__ import annotations
 
@@ -19,43 +20,44 @@ there is no company that makes heartbeats short: it waits for two intervals, and
 
 
 def no_lease(why: str, cause: BrokerError) -> TransientError:
-    """For links whose lease is lost: leases are in the downstream."""
+    """The error of links whose lease is lost: leases are in the downstream."""
     error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
     error.__cause__, error.side = cause, Side.DOWNSTREAM
     return error
 
 
 class Lease(Protocol):
-    """What is asked of a lease's channel."""
+    """The state of a lease's channel."""
 
     @property
     def live_at(self) -> float:
-        """When the broker was heard last."""
+        """The time at which the broker was last heard."""
 
     @property
     def may_publish(self) -> bool:
-        """Whether the broker takes messages now."""
+        """True if the broker takes messages now."""
 
 
 class Fence:
-    """Moves the end of the permit on while nothing speaks against it."""
+    """Extends the permit to run links while nothing speaks against it."""
 
     def __init__(self, permit: Permit, sharing: Sharing) -> None:
         self._permit = permit
         self._sharing = sharing
         self._loop = asyncio.get_running_loop()
         self.had_peers_at = 0.0
-        """When other agents were in the group last; 0 where that is long ago."""
+        """The time at which other agents were last in the group; 0 where that is long ago."""
         self._moved_at = self._loop.time()
         self.is_severed = False
-        """Whether others may run all links now, until it is known what runs here."""
+        """True from the time when others may run all links until it is known what runs here."""
 
     @property
     def has_ended(self) -> bool:
         return self._loop.time() > self._permit.until
 
     def why_ended(self) -> TransientError:
-        """For links: it is moved several times a second, unless the agent itself stands still."""
+        """The error that links end with. The permit is extended several times a second, unless the agent itself stands
+        still."""
         if self._loop.time() - self._moved_at > STANDSTILL:
             return StoodStillError()
         return no_lease("silent for too long", HeartbeatMissedError())
@@ -76,8 +78,9 @@ class Fence:
         return lease.live_at + LEASE
 
     def _end_if_alone(self, now: float) -> float:
-        """One that was frozen may have got company, for all it knows, and so may one without a lease. Where it had none
-        for long, its connections are such that brokers keep them for longer than a short standstill lasts."""
+        """The end of the permit without peers or without a lease. An agent that was frozen may have got peers without
+        knowing it, and so may one without a lease. Where it had none for long, its connections are such that brokers
+        keep them for longer than a short standstill lasts."""
         if self._sharing.refusal:
             return math.inf
         return now + (LEASE if self.had_peers_at else SURELY_KEPT)

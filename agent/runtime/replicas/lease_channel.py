@@ -1,7 +1,7 @@
 """The leases of one group at the broker: a queue for each slot, of which only one consumer is active at a time.
 
-In each queue is a token. Who gets it holds the slot until its consumer or its connection ends; then the broker delivers
-the token to the next consumer. Nobody has to ask again and again.
+Each queue holds a token. The replica that receives it holds the slot until its consumer or its connection ends; then
+the broker delivers the token to the next consumer. No replica has to ask again and again.
 
 Why: docs/decisions/0049-leases-in-queues.md
 """
@@ -43,19 +43,19 @@ class LeasesRefusedError(PermanentError):
 
 
 class UnconfirmedRequests:
-    """What operators asked for and this agent passed on, until the broker has confirmed that the others will hear it.
-    It confirms everything that is published on the channel, by its number."""
+    """Requests of operators that this agent passed on, until the broker has confirmed that the others will receive
+    them. The broker confirms everything that is published on the channel, by its number."""
 
     def __init__(self) -> None:
         self._published = 0
         self._waiting: deque[tuple[int, Asked]] = deque(maxlen=_MOST_UNCONFIRMED)
 
     def count(self) -> None:
-        """Something was published."""
+        """Count a message that was published."""
         self._published += 1
 
     def expect(self, asked: Asked) -> None:
-        """It was published last, or couldn't be."""
+        """Keep a request that was published last, or couldn't be."""
         self._waiting.append((self._published, asked))
 
     def confirmed(self, call: methods.Call) -> None:
@@ -69,7 +69,7 @@ class UnconfirmedRequests:
 
 
 class LeaseChannel:
-    """`open` and then `subscribe` come first.
+    """The channel of the leases. Call `open`, then `subscribe`.
 
     `on_token` is called with the slot, the delivery's tag and the token; `on_lost` with a slot whose queue is gone, and
     is declared again; `on_message` with what another replica says.
@@ -112,24 +112,26 @@ class LeaseChannel:
         return {*(each.closed for each in channels), *(each.wire.closed for each in connections)}
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why it has ended, in an operator's words."""
+        """The error that the channel has ended with, in an operator's words."""
         error = end.result()
         return self._refused(error, is_opening=False) if isinstance(error, ChannelClosedError) else error
 
     @property
     def live_at(self) -> float:
-        """When the broker and this agent have heard of each other last, as far as this agent can know."""
+        """The time at which the broker and this agent last received something from each other, as far as this agent can
+        know: the earlier of the last read and the last write."""
         wire = self._connection.wire
         return min(wire.heard, wire.said)
 
     def beat(self) -> None:
-        """More often than the heartbeat asks for: the older the last word, the shorter what runs here may go on."""
+        """Send a heartbeat, more often than the broker needs it: the older the last contact, the shorter what runs here
+        may go on."""
         if self._is_usable:
             self._connection.wire.write(frames.HEARTBEAT_FRAME)
 
     @property
     def may_publish(self) -> bool:
-        """While a broker has an alarm, what is published waits in the connection."""
+        """True if the broker takes messages now. While it has an alarm, published messages wait in the connection."""
         return self._talking.is_usable and not self._talk.is_closed and self._talk.blocked is None
 
     @property
@@ -137,7 +139,8 @@ class LeaseChannel:
         return self._channel.is_usable and not self._connection.is_closed
 
     async def open(self) -> None:
-        """Joins the others: from now on their messages arrive."""
+        """Join the group: from now on the messages of the others arrive. Raises LeasesRefusedError without
+        permission."""
         try:
             await self._join()
         except ChannelClosedError as error:
@@ -168,7 +171,7 @@ class LeaseChannel:
         )
 
     async def subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
-        """Asks for all slots; answers which of them have no token, because their queue is new."""
+        """Consume from the queues of all slots; returns the slots without a token, because their queue is new."""
         try:
             return await self._subscribe(prefers_quorum=prefers_quorum)
         except ChannelClosedError as error:
@@ -191,7 +194,8 @@ class LeaseChannel:
             await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
 
     async def _declare(self, slot: int) -> None:
-        """One of the other type is as good: it was declared when the cluster had more or fewer nodes."""
+        """Declare a slot's queue. One of the other type is as good: it was declared when the cluster had more or fewer
+        nodes."""
         found = await attempt(
             self._connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK,
             queue=self._queue(slot), durable=True, arguments=self._arguments(self._kind),
@@ -222,7 +226,7 @@ class LeaseChannel:
         return self._channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue(slot), passive=True)
 
     def _consume(self, slot: int) -> asyncio.Future[methods.Call]:
-        """Under a new tag each time: what is still on its way to a consumer that was cancelled gives no slot."""
+        """Consume under a new tag each time: a token that is still on its way to a cancelled consumer gives no slot."""
         self._rounds += 1
         tag = self._tags[slot] = f"{slot}.{self._rounds}"
         return self._channel.ask(
@@ -230,13 +234,13 @@ class LeaseChannel:
         )
 
     def give(self, slot: int, delivery: int) -> None:
-        """Passes a slot on to the replica that has waited for longest, and waits for it again behind all others."""
+        """Pass a slot on to the replica that has waited for longest, and wait for it again behind all others."""
         if self._is_usable and slot in self._tags:
             self.leave(slot, delivery)
             self._consume(slot).add_done_callback(_retrieve)
 
     def leave(self, slot: int, delivery: int | None) -> None:
-        """Passes a slot on, if it was held by this delivery, and doesn't wait for it any more."""
+        """Pass a slot on, if it was held by this delivery, and stop waiting for it."""
         tag = self._tags.pop(slot, None)
         if tag is None or not self._is_usable:
             return
@@ -250,7 +254,7 @@ class LeaseChannel:
         self._channel.send(methods.BASIC_ACK, delivery_tag=delivery)
 
     def put_token(self, slot: int, token: bytes) -> None:
-        """It comes to the one that holds the slot."""
+        """Publish a token; it is delivered to the replica that holds the slot."""
         self._publish(slots.lease_exchange(self._group), str(slot), _PERSISTENT, token)
 
     def say(self, message: bytes) -> None:
@@ -277,7 +281,8 @@ class LeaseChannel:
             self._channel.send(methods.BASIC_NACK, delivery_tag=delivery, requeue=True)
 
     def _cancelled(self, tag: str) -> None:
-        """Its queue was deleted, or the node is down that had it."""
+        """Restore the lease of a consumer that the broker cancelled: its queue was deleted, or the node that had it is
+        down."""
         slot = next((slot for slot, each in self._tags.items() if each == tag), None)
         if slot is None:
             self._connection.wire.abort(TransientError(f"{self._connection.where}: the agent's own queue was deleted"))
@@ -287,9 +292,8 @@ class LeaseChannel:
         self._tasks.once("restore a lease", self._restore(slot, token), slot=slot)
 
     async def _restore(self, slot: int, token: bytes | None) -> None:
-        """Where it can't be, all leases begin again. Who held the slot puts its token there; the others give it time
-        for that, since theirs says nothing.
-        """
+        """Declare the queue of a lost slot again. If that fails, all leases begin again. The replica that held the slot
+        puts its token there; the others wait first, since their token carries nothing."""
         try:
             await self._declare(slot)
             await _all((self._bind(slot), self._consume(slot)))
@@ -309,7 +313,7 @@ class LeaseChannel:
 
 
 async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.Call]:
-    """A refusal answers the first of them; the others end with it."""
+    """The responses; raises the first error. A refusal fails the first of them, and the others end with it."""
     found = await asyncio.gather(*answers, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):
@@ -318,6 +322,6 @@ async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.
 
 
 def _retrieve(answer: asyncio.Future[methods.Call]) -> None:
-    """Where it failed, so has the channel, which is watched."""
+    """Retrieve the error of a response. Where it failed, so has the channel, which is watched."""
     if not answer.cancelled():
         answer.exception()

@@ -1,4 +1,4 @@
-"""This agent as one of a group: its lease at the broker, and what it and the others say to each other."""
+"""This agent as one of a group: its lease at the broker, and the messages between it and the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ HEARTBEAT: Final = 1
 """Seconds. A broker takes a connection for lost after two to three of them."""
 CONNECT_WITHIN: Final = 3.0
 CONNECT_AT_LAST: Final = 10.0
-"""Each try waits longer, up to this: a login may always be slow, say where a broker asks a directory that is."""
+"""The longest time for a connection, in seconds; each attempt waits longer, up to this: a login may always be slow,
+such as where a broker asks a directory that is slow."""
 LONGEST_PAUSE: Final = 2.0
 REPORT_EVERY: Final = 2.0
 RENEW_EVERY: Final = 60.0
@@ -50,8 +51,8 @@ LOST_FOR: Final = 5.0  # a slot that nobody holds gets another token
 SEEN_WITHIN: Final = 0.1
 RELEASED_WITHIN: Final = 20.0
 NO_ACCESS_FOR: Final = 20.0
-"""Seconds for which a user without access to the vhost takes itself for one of several: it may have been taken from all
-for a moment, and the others keep the connections that they have."""
+"""Seconds after which a user without access to the vhost counts as refused. Before that, access may have been taken
+from all for a moment, and the other agents keep the connections that they have."""
 STEADY: Final = 5.0  # a lease that lasted for so long is asked for again at once
 REFUSED_FOR: Final = 30.0
 ANSWER_EVERY: Final = 1.0
@@ -62,35 +63,35 @@ log = structlog.get_logger()
 
 
 class Commanded(Protocol):
-    """What takes from other agents what operators ask for."""
+    """Receives the requests of operators that other agents pass on."""
 
     def hear_nothing(self) -> None:
-        """What operators ask other agents for isn't heard from now on."""
+        """From now on no requests arrive that operators make to other agents."""
 
     def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """What an operator asked another agent for."""
+        """An operator made this request to another agent."""
 
     def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """What an operator asked this agent for, and others may not have heard of."""
+        """An operator made this request to this agent, and others may not have received it."""
 
 
 class GroupLinks(Protocol):
-    """What runs the links."""
+    """The links that share the group's leases."""
 
     @property
     def commands(self) -> Commanded: ...
 
     def share(self, *, at_once: bool = False) -> None:
-        """Verdicts may be others now; `at_once` where they will be others again in a moment."""
+        """Verdicts may have changed; `at_once` if they will change again in a moment."""
 
     def slots_at_work(self) -> Container[int]:
-        """Those of which anything is connected."""
+        """The slots of which any link is connected."""
 
     def begin_sharing(self) -> None:
-        """There is another agent in the group."""
+        """Another agent is in the group."""
 
     def end_sharing(self) -> None:
-        """There has been no other agent in the group for long."""
+        """No other agent has been in the group for long."""
 
     def recall(self, slot: int) -> None:
         """Another agent has changed which links of a slot are paused or finished."""
@@ -103,7 +104,7 @@ class GroupLinks(Protocol):
 
 
 class Replica:
-    """`run` is kept by its owner; `hand_over` comes before it is cancelled."""
+    """This agent in its group. `run` is kept by its owner; `hand_over` comes before it is cancelled."""
 
     def __init__(
         self, uris: Callable[[], Sequence[AmqpUri]], tasks: GuardedTasks, permit: Permit, runs: GroupLinks
@@ -132,7 +133,7 @@ class Replica:
     # What the supervisor says and asks
 
     def join(self, group: str, name: str) -> None:
-        """The group to share links with. In another one than before, others hold what this one held."""
+        """Set the group to share links with. In another one than before, others hold what this one held."""
         self._name = name
         if group != self._group:
             self._group = group
@@ -140,18 +141,18 @@ class Replica:
             self._sharing.others.members.clear()
 
     def move(self) -> None:
-        """The broker has other addresses: its leases are there."""
+        """Give up the lease, because the broker has other addresses: its leases are there."""
         self._lose()
 
     def renew(self, successors: Mapping[AmqpUri, AmqpUri]) -> None:
-        """The broker's URIs have other passwords."""
+        """Use the other passwords of the broker's URIs."""
         timed = {_timed(former): _timed(now) for former, now in successors.items()}
         for connection in self._connections:
             if connection.uri in timed and not connection.is_closed:
                 renew_connection(connection, timed[connection.uri], self._tasks)
 
     def follow(self, links: Iterable[Link]) -> None:
-        """The links that are defined now."""
+        """Set the links that are defined now."""
         self._has_new_links |= self._sharing.follow(links, self._loop.time())
         self._are_links_known.set()
 
@@ -160,26 +161,26 @@ class Replica:
 
     @property
     def has_peers(self) -> bool:
-        """Whether there are, or were a moment ago, other agents in the group."""
+        """True if there are other agents in the group, or were a moment ago."""
         return bool(self._fence.had_peers_at)
 
     def holds(self, slot: int) -> bool:
         return slot in self._sharing.held
 
     def pause_of(self, link_id: str) -> Pause | None:
-        """As it is remembered."""
+        """The stored pause of a link; None if it isn't paused, or if its slot isn't held here."""
         held = self._sharing.held.get(slot_of(link_id))
         return None if held is None else held.token.paused.get(link_id)
 
     def remember_pause(self, link_id: str, pause: Pause | None) -> None:
-        """For whoever holds the slot later: this agent after a restart included."""
+        """Store the pause of a link for the next holder of the slot, which may be this agent after a restart."""
         slot = slot_of(link_id)
         held = self._sharing.held.get(slot)
         if held is not None and self._lease is not None and held.token.paused.get(link_id) != pause:
             self._lease.put_token(slot, held.pause(link_id, pause, self._loop.time()).encode())
 
     def has_finished(self, link: Link) -> bool:
-        """Whether it has done what it is defined for, here or elsewhere, as it is remembered."""
+        """True if the stored state says that the link has done what it is defined for, here or elsewhere."""
         held = self._sharing.held.get(slot_of(link.id))
         purpose = None if held is None else held.token.finished.get(link.id)
         return purpose is not None and purpose == purpose_of(link)
@@ -191,12 +192,12 @@ class Replica:
             self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
 
     def acknowledged(self, link_id: str) -> Acknowledgement | None:
-        """As it is remembered."""
+        """The stored acknowledgement of a link's trouble; None if there is none, or if its slot isn't held here."""
         held = self._sharing.held.get(slot_of(link_id))
         return None if held is None else held.token.acknowledged.get(link_id)
 
     def remember_acknowledged(self, links: Mapping[str, Acknowledgement | None]) -> None:
-        """One token for all links of a slot."""
+        """Store acknowledgements, with one token for all links of a slot."""
         by_slot: dict[int, dict[str, Acknowledgement | None]] = defaultdict(dict)
         for link_id, known in links.items():
             by_slot[slot_of(link_id)][link_id] = known
@@ -208,9 +209,8 @@ class Replica:
                 self._lease.put_token(slot, renewed.encode())
 
     def ask_others(self, link_id: str, action: str, pause: Pause | None) -> bool:
-        """The one that runs the link does it; the others know what was asked for last, should it be gone. False where
-        they can't be asked now.
-        """
+        """Pass a request on to the other agents. The one that runs the link carries it out; the others keep the last
+        request, should that agent be gone. False if they can't be reached now."""
         if self._lease is None:
             return False
         self._lease.pass_on(Asked(self._id, link_id, action, pause))
@@ -221,7 +221,7 @@ class Replica:
             self._lease.say(Removed(self._id, link_id).encode())
 
     def give_up(self, link_id: str) -> None:
-        """It doesn't run here: another replica may reach what this one doesn't."""
+        """Give up the slot of a link that can't run here: another replica may reach what this one doesn't."""
         slot = slot_of(link_id)
         tried = self._sharing.tried(slot, time.time())
         if tried is None or self._lease is None or not self._lease.may_publish or slot in self._releasing:
@@ -233,7 +233,7 @@ class Replica:
     # The connection
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the lease until cancelled, and connect again where the connection is lost."""
         attempt = 1
         while True:
             began, is_settled = math.inf, False
@@ -256,7 +256,8 @@ class Replica:
             await asyncio.sleep(REFUSED_FOR if is_settled else delay(attempt, LONGEST_PAUSE, 0.5))
 
     async def keep_fence(self) -> None:
-        """Until cancelled, beside `run`, and also while that has failed: without a lease nobody else does it."""
+        """Keep the fence until cancelled, beside `run`, and also while that has failed: without a lease nothing else
+        does it."""
         while True:
             await asyncio.sleep(TICK)
             if self._sharing.leased_at is None:
@@ -317,7 +318,7 @@ class Replica:
         self._go_on_without(text, error.failure if isinstance(error, BrokerError) else None)
 
     def _is_refused(self, error: AgentError) -> bool:
-        """Whether it won't get leases as long as its permissions are what they are."""
+        """True if this replica gets no leases as long as its permissions stay as they are."""
         if not isinstance(error, NoAccessError):  # a node that restarts says nothing of permissions
             return isinstance(error, LeasesRefusedError)
         now = self._loop.time()
@@ -327,7 +328,7 @@ class Replica:
         return now - self._no_access_since >= NO_ACCESS_FOR
 
     def _go_on_without(self, reason: str, facts: Failure | None = None) -> None:
-        """There is no lease. What nobody else runs, as far as is known, is run all the same."""
+        """Go on without a lease: links that no other agent runs, as far as is known, run all the same."""
         if self._fence.has_ended:
             self._end_links()
         self._sharing.failure = reason
@@ -337,7 +338,7 @@ class Replica:
         self._runs.share()
 
     def _lose(self, why: BrokerError | None = None) -> None:
-        """The lease is gone, or may be."""
+        """Note that the lease is gone, or may be, and end links that others may run now."""
         if self._lease is None:
             return
         lease, self._lease = self._lease, None
@@ -359,8 +360,8 @@ class Replica:
             self._runs.share()
 
     def _end_links(self) -> BrokerError:
-        """The agent was stopped, or cut off from the broker, for so long that others may run its links. Answers what
-        they end with."""
+        """End the links: the agent was stopped, or cut off from the broker, for so long that others may run them.
+        Returns the error that they end with."""
         why = self._fence.why_ended()
         if self._sharing.leased_at is not None:
             self._lose(why)
@@ -371,7 +372,7 @@ class Replica:
         return why
 
     def _slot_lost(self, slot: int) -> bytes | None:
-        """The token to restore, where this replica had it."""
+        """Note that the queue of a slot is gone; returns the token to restore, if this replica had it."""
         log.warning("a lease's queue is gone, and is declared again", slot=slot)
         held = self._sharing.held.get(slot) or self._arrived.get(slot)
         self._arrived.pop(slot, None)
@@ -409,7 +410,8 @@ class Replica:
             self._runs.end_sharing()
 
     def _keep_tokens(self, lease: LeaseChannel, now: float) -> None:
-        """Renews them in time, and puts others where they are lost: the broker delivers one to who holds the slot."""
+        """Renew tokens in time, and put new ones where they are lost: the broker delivers one to the holder of the
+        slot."""
         for slot, held in self._sharing.held.items():
             if now - held.since > RENEW_EVERY:
                 lease.put_token(slot, held.renew(now).encode())
@@ -491,7 +493,7 @@ class Replica:
             self._runs.begin_sharing()
 
     def _answer(self, *, asks: bool) -> None:
-        """At once where that is seldom, and otherwise with the next report: anybody may ask as often as they like."""
+        """Report at once if that is rare, and otherwise with the next report: anybody may ask as often as they like."""
         self._has_new_links = True
         now = self._loop.time()
         if now - self._answered_at > ANSWER_EVERY:
@@ -511,7 +513,7 @@ class Replica:
         self._tasks.once("hand over links", self._release(slot), slot=slot)
 
     async def _release(self, slot: int) -> None:
-        """Its links end in order first: nothing is delivered twice."""
+        """Hand over a slot. Its links end in order first, so that nothing is delivered twice."""
         held = self._sharing.held.get(slot)
         try:
             if held is None:
@@ -543,7 +545,7 @@ class Replica:
         self._runs.share()
 
     async def hand_over(self) -> None:
-        """Before the agent stops: gives each slot up as soon as its links have ended, and takes no other."""
+        """Give each slot up as soon as its links have ended, and take no other; called before the agent stops."""
         self._is_stopping = True
         if self._lease is None:
             return

@@ -80,7 +80,8 @@ class ExportEvents:
 
 
 def _compared(found: Compared) -> dict[str, Any]:
-    """Nothing at all before the first comparison: most links are never compared."""
+    """The fields of the comparison with the upstream's counters; none before the first one: most links are never
+    compared."""
     return asdict(found) if found.looks else {}
 
 

@@ -148,7 +148,8 @@ class WriterThread:
         self._thread.start()
 
     def put(self, lines: Sequence[ExportLine]) -> None:
-        """Never waits: lines that don't fit are dropped. Files that are due are finished even without lines."""
+        """Add lines to the queue; never waits: lines that don't fit are dropped. Files that are due are finished even
+        without lines."""
         with self._woken:
             refused = sum(not self._takes(line) for line in lines)
             self._wake()

@@ -47,7 +47,7 @@ class FileNames:
         return f"{self.agent}-{self.started}-{number:06}{WRITTEN}"
 
     def owns(self, name: str) -> bool:
-        """Return true if a file of that name belongs to any run of this agent."""
+        """True if a file of that name belongs to any run of this agent."""
         return name.startswith(self.agent) and _REST.fullmatch(name, len(self.agent)) is not None
 
 

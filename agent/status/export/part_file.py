@@ -30,7 +30,7 @@ class PartFile:
 
     @classmethod
     def create(cls, path: Path, *, day: str, fsync: Fsync, opened_at: float) -> PartFile | None:
-        """None if the name is taken."""
+        """The new file; None if the name is taken."""
         if _finished(path).exists():
             return None
         try:

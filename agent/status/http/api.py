@@ -99,7 +99,7 @@ class HttpApi:
         ]
 
     def _native_routes(self, end: str = "") -> list[web.RouteDef]:
-        """The management extension also accepts a slash at the end of each."""
+        """The routes of the management extension, which also accepts a slash at the end of each."""
         links, shovels = "/api/federation-links", "/api/shovels"
         return [
             web.get(f"{links}{end}", self._native(native.links)),
@@ -134,7 +134,8 @@ class HttpApi:
             return answer(await causes.summary(self._board))
 
     async def _ack(self, request: web.Request) -> web.Response:
-        """The cause as it is then; null where it has ended meanwhile."""
+        """Acknowledge a cause, or take that back. The response is the cause as it is then; null where it has ended
+        meanwhile."""
         cause_id, now = request.match_info["id"], self._board.clock()
         given = None if request.method == "DELETE" else await _body_of(request)
         until = None if given is None else _end_of(given, now)
@@ -155,7 +156,7 @@ class HttpApi:
             return answer(await fleet.summary(self._board))
 
     async def _fleet(self, _: web.Request) -> web.Response:
-        """Waits for peers outside the limit: other large responses don't wait for them."""
+        """The fleet. It waits for peers outside the limit: other large responses don't wait for them."""
         found = await self._peers.fleet()
         async with self._limit.slot():
             return answer(found)

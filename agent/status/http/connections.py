@@ -216,7 +216,7 @@ class ClientConnections:
         self._open.discard(connection)
 
     def has_memory(self) -> bool:
-        """Return true if one more response may be made; clients that read theirs too slowly are disconnected for it."""
+        """True if one more response may be made; clients that read theirs too slowly are disconnected for it."""
         now = self.clock()
         stalled = sorted(
             (since, id(each), each)

@@ -72,7 +72,8 @@ class Guard:
 
     @property
     def _token(self) -> Secret | None:
-        """One that is no longer configured stays: the address that needs it is served until the agent ends."""
+        """The present token. One that is no longer configured stays: the address that needs it is served until the
+        agent ends."""
         return self._renewed() or self._settings.token
 
     def _has_token(self, request: web.Request) -> bool:
@@ -85,7 +86,7 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
     def _names_this_agent(self, request: web.Request) -> bool:
-        """Return true where a request without a token can't come from a foreign page by DNS rebinding.
+        """True if a request without a token can't come from a foreign page by DNS rebinding.
 
         Beyond loopback everyone may read under any name. A change needs a name that no one else can point to the agent,
         or the header of a program and none that a browser sends.
@@ -106,7 +107,7 @@ class Guard:
 
 
 def _is_for_all(path: str) -> bool:
-    """Probes and the page's own files contain nothing that needs protection."""
+    """True for probes and the page's own files, which contain nothing that needs protection."""
     return path in PROBES or is_page(path)
 
 
@@ -120,7 +121,8 @@ def _bearer(header: str) -> str:
 
 
 def _is_from_another_site(request: web.Request) -> bool:
-    """Browsers send these headers, old ones only `Origin`, which differs behind a proxy; other programs send none."""
+    """True if a page of another site sent the request. Browsers send these headers, old ones only `Origin`, which
+    differs behind a proxy; other programs send none."""
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
         return site not in {"same-origin", "none"}
@@ -139,7 +141,7 @@ def _is_parsable(address: str) -> bool:
 
 
 def _is_local_name(name: str) -> bool:
-    """Names that no foreign name server resolves."""
+    """True for names that no foreign name server resolves."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

@@ -151,7 +151,8 @@ def _body(description: str, **properties: Json) -> Json:
 def _operation(
     route: str, name: str, summary: str, answers: Json, *, query: str | None = None, body: Json | None = None
 ) -> tuple[str, str, Json]:
-    """`route` is a method and a path, which names its parameters. The guard may refuse every operation."""
+    """The description of one operation. `route` is a method and a path, which names its parameters. The guard may
+    refuse every operation."""
     method, path = route.split(" ")
     parameters = [each.capitalize() for each in re.findall(r"{(\w+)}", path)] + ([query] if query else [])
     if path.startswith("/api/causes/"):

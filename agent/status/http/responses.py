@@ -20,7 +20,7 @@ _LONGEST: Final = 1_000  # of a header that is read
 
 
 def compact(value: Any) -> str:
-    """ASCII on one line, whatever the names of links contain."""
+    """The value as JSON: ASCII on one line, whatever the names of links contain."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -64,7 +64,7 @@ async def scraped(request: web.Request, form: Form, pieces: Iterable[bytes]) -> 
 
 
 async def _compressed(pieces: Iterable[bytes]) -> bytes:
-    """Piece by piece, so that messages don't wait for all of it. Level 1 is the fastest."""
+    """Compress piece by piece, so that messages don't wait for all of it. Level 1 is the fastest."""
     packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     written = []
     for piece in pieces:

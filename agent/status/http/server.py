@@ -100,7 +100,8 @@ class HttpServer:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The edge of every handler: whatever happens, the response is JSON and reveals no internals."""
+        """Answer a request, at the edge of every handler: whatever happens, the response is JSON and reveals no
+        internals."""
         refusal = self._guard.refusal(request) or _refuse_body(request)
         if refusal is not None:
             return refusal

@@ -68,7 +68,7 @@ async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes
 
 
 async def _list(board: Board, entries: Iterable[BoardEntry], view: View) -> str:
-    """Only of links that still exist when their turn comes."""
+    """The list of links in JSON, only of those that still exist when their turn comes."""
     shown = [compact(view(board, entry)) async for entry in in_slices(entries) if entry.link.id in board]
     return f"[{','.join(shown)}]"
 

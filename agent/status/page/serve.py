@@ -48,7 +48,7 @@ def routes() -> list[web.RouteDef]:
 
 
 def is_page(path: str) -> bool:
-    """Return true for the page's own paths, which hold nothing that needs a token."""
+    """True if this is one of the page's own paths, which hold nothing that needs a token."""
     return path == "/" or path.startswith(FOLDER)
 
 
