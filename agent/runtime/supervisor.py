@@ -56,6 +56,8 @@ END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
 PLUGIN: Final = "look for the federation plugin"
 QUORUM_NODES: Final = 3
+READS_FILE: Final = {ReloadCause.START, ReloadCause.FILE, ReloadCause.HANGUP}
+"""At the start, too: the file was read before anybody watched it."""
 
 Followers: TypeAlias = dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
@@ -100,19 +102,13 @@ class Supervisor:
     async def reload(self, causes: frozenset[ReloadCause]) -> None:
         """Read the definitions again, for the watcher; an error leaves everything as it is."""
         try:
-            if causes & {
-                ReloadCause.START,
-                ReloadCause.FILE,
-                ReloadCause.HANGUP,
-            }:  # at the start too: it was read before anybody watched
+            if causes & READS_FILE:
                 await self._read_configuration()
-                self._adopt()
             async with self._reconciling:
                 await self._reconcile_all()
         except Exception as error:  # noqa: BLE001 - whatever it is keeps definitions from taking effect: it has to be seen
             self._problems.fail(error)
         self._problems.succeed()
-        self._adopt()  # another source may have made room for it
         if not self._board.problems:
             self._board.reloaded_at = self._board.clock()
 
@@ -126,15 +122,21 @@ class Supervisor:
             self._loaded = loaded
             self._keeper.take(DefinitionSource.CONFIGURATION, lambda: loaded.reading)
 
-    def _adopt(self) -> None:
-        """Put a configuration in force as a whole: not its settings where its definitions are refused."""
-        if self._loaded is not self.configuration and not self._keeper.refuses(DefinitionSource.CONFIGURATION):
-            self.configuration = self._loaded
-            log.info("configuration read")
+    def _adopt(self) -> bool:
+        """Put a configuration in force as a whole: not its settings where its definitions are refused. True if it is
+        another one than before."""
+        if self._loaded is self.configuration or self._keeper.refuses(DefinitionSource.CONFIGURATION):
+            return False
+        self.configuration = self._loaded
+        log.info("configuration read")
+        return True
 
     async def _reconcile_all(self) -> None:
         """Reconcile all links, and delete finished shovels after that, since they may have been defined anew."""
+        self._adopt()
         await self._reconcile()
+        if self._adopt():  # another source has made room for it
+            await self._reconcile()
         self._remember_completed(runner.link for runner in self._runners if runner.state.completed)
         finished = [runner.link for runner in self._runners if runner.has_completed]
         deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)

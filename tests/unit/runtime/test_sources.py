@@ -98,6 +98,7 @@ async def test_a_configuration_is_adopted_whole_or_not_at_all(api: HttpApi, tmp_
         await supervisor.reload(frozenset({ReloadCause.POLL}))
         assert not board.problems
         assert supervisor.configuration.settings.agent.group == "dc3"
+        assert board.group == "dc3", "it is in force at once"
     finally:
         await supervisor.stop()
 
