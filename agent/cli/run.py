@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import uvloop
@@ -43,6 +43,9 @@ from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0
+COLLECT_AFTER: Final = (5_000, 10, 10)
+"""A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
+there are eight while so many links open, and as many while they close."""
 log = structlog.get_logger()
 
 
@@ -56,8 +59,9 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     stop = _stop_signal(deadline)
     raise_descriptor_limit()
+    gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
+    gc.set_threshold(*COLLECT_AFTER)
     board = _board()
-    collect_in_parts(lambda: len(board))
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
     load = partial(load_configuration, str(path), environment=os.environ)
     waiting = None
@@ -156,35 +160,3 @@ def _stop_signal(deadline: StopDeadline) -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, begin)
     return stop
-
-
-FULL: Final = 2  # the generation
-COLLECT_AFTER: Final = (1_000, 10, 2)
-PART: Final = 1_000 * 10 * 2  # objects that are made between two full collections
-OBJECTS_OF_LINK: Final = 300
-SPARE_PARTS: Final = 20
-MUCH: Final = 2  # times what there should be
-
-
-def collect_in_parts(links: Callable[[], int]) -> None:
-    """A full collection looks at all that there is: a thousand links are 300,000 objects, and that takes a tenth of a
-    second and more. So what has outlived one is left out of those that follow. It may be garbage by now, a few
-    hundredths of it are: where twice as much was made as there should be, by the number of `links`, there is a
-    collection that looks at everything.
-    """
-    parts = 0
-
-    def collected(phase: str, info: dict[str, Any]) -> None:
-        nonlocal parts
-        if phase != "stop" or info["generation"] != FULL:
-            return
-        parts += 1
-        if parts <= SPARE_PARTS + MUCH * links() * OBJECTS_OF_LINK / PART:
-            gc.freeze()
-        else:
-            gc.unfreeze()
-            parts = 0
-
-    gc.freeze()  # the modules, which are never let go
-    gc.set_threshold(*COLLECT_AFTER)
-    gc.callbacks.append(collected)

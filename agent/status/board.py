@@ -229,9 +229,6 @@ class Board:
     def __iter__(self) -> Iterator[BoardEntry]:
         return iter(tuple(self._entries.values()))
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __getitem__(self, link_id: str) -> BoardEntry:
         return self._entries[link_id]
 

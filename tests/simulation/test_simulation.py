@@ -47,7 +47,7 @@ SAFEGUARDS: Final = {
 import; and the seed that is tried first."""
 RARELY_MISSED: Final = {
     "wait_for_the_holder": 612,
-    "wait_for_the_former": 1933,
+    "wait_for_the_former": 2002,
     "listen_first": 3157,
     "count_what_was_cut_off": 3196,
 }
