@@ -161,9 +161,11 @@ async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call 
     channel = connection.wire.begin_channel()
     try:
         call = await channel.ask(method, answer, passive=True, **named)
+        await channel.close()
     except ChannelClosedError as error:
         return error
-    await channel.close()
+    finally:
+        channel.leave()
     return call
 
 

@@ -54,7 +54,7 @@ def plan(
     config: ConfigOption,
     *,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 4 if something would change, or can't be told.")
+        bool, typer.Option("--exit-code", help="Exit with 4 if something would change, or that can't be known.")
     ] = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:

@@ -1,6 +1,6 @@
 """`run`: the agent itself, until it gets a signal to stop.
 
-Why: docs/decisions/0048-short-collections.md
+Why: docs/decisions/0048-rare-collections.md
 """
 
 from __future__ import annotations

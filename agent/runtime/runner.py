@@ -317,7 +317,7 @@ class LinkRunner:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
             self.send(lifecycle.Restart())
 
-    def dedicate_connections(self, _now: float) -> None:
+    def dedicate_connections(self) -> None:
         self._session.dedicate_connections()
 
     # What happens to it

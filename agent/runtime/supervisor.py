@@ -229,8 +229,8 @@ class Supervisor:
         if not found:
             return
         successors = {runner.link.id: kinds.of(link).ends(link) for runner, link in found}
-        reconcile = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
-        kinds.brokers.renew(renewed_ends(reconcile), self._tasks)
+        changes = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
+        kinds.brokers.renew(renewed_ends(changes), self._tasks)
         for runner, link in found:
             if not needs_restart(runner.link, link):
                 runner.renew(link)
@@ -351,7 +351,7 @@ class Supervisor:
         bindings = BindingFollower(
             listener=self.listener,
             sources=self._followed,
-            change=lambda reconcile: self._runners.rebind(self._bindings.change(reconcile)),
+            change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
         consumers = ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)

@@ -48,8 +48,8 @@ class Sharer(Protocol):
     def waits(self, now: float) -> float:
         """Seconds that the oldest message has waited for its confirm."""
 
-    def dedicate_connections(self, now: float) -> None:
-        """Share the connection with no other link from now on."""
+    def dedicate_connections(self) -> None:
+        """Share connections with no other link for a while."""
 
 
 class Fairness:
@@ -100,7 +100,7 @@ class Fairness:
         self._patience = PATIENCE if quiet else min(2 * self._patience, MOST_PATIENCE)
         self._acted_at = now
         slow = max(links, key=lambda link: link.in_flight)
-        slow.dedicate_connections(now)
+        slow.dedicate_connections()
         what = f"{slow.link.kind} {slow.link.name!r} of vhost {slow.link.vhost!r}"
         message = (
             f"the broker stopped reading a connection that {local.users} links share: the link of {what} has "

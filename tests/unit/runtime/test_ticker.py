@@ -47,7 +47,7 @@ class Beaten:
     def waits(self, now: float) -> float:  # noqa: ARG002 - as a link has it
         return 0.0
 
-    def dedicate_connections(self, now: float) -> None:  # noqa: ARG002 - as a link has it
+    def dedicate_connections(self) -> None:
         raise AssertionError("nobody waits")
 
 
@@ -106,13 +106,13 @@ class Waiting:
         self.link: Link = LINK
         self.local: Shared | None = local
         self.waited = LATE
-        self.set_apart_at: float | None = None
+        self.dedicated = 0
 
     def waits(self, now: float) -> float:  # noqa: ARG002 - as a link has it
         return self.waited
 
-    def dedicate_connections(self, now: float) -> None:
-        self.set_apart_at = now
+    def dedicate_connections(self) -> None:
+        self.dedicated += 1
 
 
 async def shared() -> tuple[Shared, Wire]:
@@ -142,7 +142,7 @@ async def test_a_channel_that_sounded_is_closed_whether_it_was_answered_or_nobod
         await turn()
         assert wire.free_channels == free
         link.waited = LATE
-    assert link.set_apart_at is None
+    assert link.dedicated == 0
 
 
 async def test_where_the_broker_does_not_answer_the_link_is_set_apart() -> None:
@@ -150,6 +150,7 @@ async def test_where_the_broker_does_not_answer_the_link_is_set_apart() -> None:
     link = Waiting(local)
     fairness = Fairness()
     fairness.tick([link], 0.0)
+    assert link.dedicated == 0
     fairness.tick([link], PATIENCE)
-    assert link.set_apart_at == PATIENCE
+    assert link.dedicated == 1
     assert local.connection.is_closed
