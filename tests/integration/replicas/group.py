@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.core.replicas.slots import slot_of
+from agent.core.model import LinkKind
+from agent.core.replicas.slots import SLOTS, slot_of
+from agent.core.rules.names import LinkIds
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies, upstreams
@@ -15,10 +17,18 @@ from tests.lab.waiting import NeverHappenedError, eventually
 
 
 def federated(here: Site, there: Site, count: int) -> dict[str, Any]:
-    """The section of a vhost with so many exchange links, and what they need downstream."""
-    for number in range(count):
+    """The section of a vhost with so many exchange links, and what they need downstream; each in a slot of its own, so
+    that they can be shared evenly."""
+    by_slot: dict[int, int] = {}
+    for number in range(count * SLOTS):
+        by_slot.setdefault(slot_of(_link_id(here.vhost, f"fed.{number}")), number)
+    for number in sorted(by_slot.values())[:count]:
         here.exchange(f"fed.{number}").queue("k", name=f"q{number}", exchange=f"fed.{number}")
     return {"upstreams": upstreams(there), "policies": policies()}
+
+
+def _link_id(vhost: str, exchange: str) -> str:
+    return LinkIds().of(LinkKind.EXCHANGE, vhost, exchange, "origin", exchange)
 
 
 def shoveled(here: Site, there: Site, count: int, **keys: Any) -> dict[str, Any]:
