@@ -315,15 +315,6 @@ class Flow:
         if self._consumer is not None:
             await self._consumer.begin()
 
-    def take_no_more(self) -> None:
-        """Finish with what was taken so far, as if that had been the limit.
-
-        What has come and isn't published goes back, so if nothing is acknowledged, use `pause_consuming` instead.
-        """
-        if self._source is not None and self._target is not None and self._options.acknowledges:
-            self._target.on_held = None
-            self._source.stop()
-
     async def finished(self) -> None:
         """Return once as many messages as the limit allows are forwarded, and all of them are settled.
 

@@ -2,7 +2,7 @@
 
 A kind is a folder with a `Kind`, and a line in `agent.links.registry`. Its `RunnableLink` is one link with what its
 sessions learn for those that follow, its `Session` the time from one opening to its end. What isn't overridden holds
-for a link that copies no bindings, builds nothing upstream, and has no limit.
+for a link that federates, copies no bindings, builds nothing upstream, and has no limit.
 """
 
 from __future__ import annotations
@@ -27,45 +27,42 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.flow import Flow
-from agent.links.flow_options import PathMemory
+from agent.links.flow_options import FlowOptions, PathMemory
+from agent.links.upkeep import Upkeep
 
 LinkT = TypeVar("LinkT", bound=Link)
+RunnableT = TypeVar("RunnableT", bound="RunnableLink[Any]")
 
 
-class Upkeep(Protocol):
-    """The work of a session while messages flow."""
-
-    @property
-    def backlog(self) -> int | None:
-        """The number of messages that wait; None if that isn't known."""
-
-    def is_quiet(self, now: float) -> bool:
-        """True if nothing moved, waits or is due."""
-
-    def tick(self, now: float, *, is_blocked: bool) -> float:
-        """Find what is due; return for how many seconds messages have waited and none was confirmed."""
-
-    async def run(self) -> None:
-        """Do what is found, until cancelled or until a broker refuses something."""
-
-
-UpkeepT = TypeVar("UpkeepT", bound=Upkeep)
-
-
-class Session(ABC, Generic[UpkeepT]):
+class Session(ABC, Generic[RunnableT]):
     """One link from its opening to its end. The flow's `close` and `leave` come last, however far `open` came.
 
     `open` fills in the connections for requests, the flow and the upkeep, as far as it comes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, runnable: RunnableT, connections: Connections, *, dedicated: bool) -> None:
+        """`dedicated`: on connections that no other link uses."""
         self.flow: Flow | None = None  # before messages may flow
+        self._runnable = runnable
+        self._brokers = runnable.brokers
+        self._ends = runnable.ends
+        self._connections = connections
+        self._dedicated: str | None = runnable.link.id if dedicated else None
         self._controls: list[tuple[Shared, Side]] = []
-        self._upkeep: UpkeepT | None = None
+        self._upkeep: Upkeep | None = None
 
     @abstractmethod
     async def open(self) -> None:
         """Open the session, and return once messages flow; may raise BrokerError or ServedElsewhereError."""
+
+    def _new_flow(self, options: FlowOptions, up: Connection, down: Connection, *, is_quorum: bool | None) -> Flow:
+        """The flow of the session from now on, to be started. `is_quorum`: as in `Lane`."""
+        runnable, brokers = self._runnable, self._brokers
+        capture = brokers.capture(self._ends.source, up, link=runnable.link.id, options=options, is_quorum=is_quorum)
+        self.flow = Flow(
+            options, up=up, down=down, counts=runnable.counts, path=runnable.path, capture=capture, room=brokers.room
+        )
+        return self.flow
 
     @property
     def backlog(self) -> int | None:
@@ -215,9 +212,9 @@ class Kind(ABC, Generic[LinkT]):
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
 
-    @abstractmethod
     def ends(self, link: LinkT) -> Ends:
         """The brokers that its messages come from and go to."""
+        return self.brokers.federation_ends(link)
 
     @abstractmethod
     def runnable(self, link: LinkT, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink[LinkT]: ...

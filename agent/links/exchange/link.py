@@ -21,7 +21,7 @@ from agent.core.rules.hops import Site
 from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import Ends, written_uri
+from agent.links.ends import written_uri
 from agent.links.exchange.builder import Builder
 from agent.links.exchange.deletion_monitor import DeletionMonitors
 from agent.links.exchange.internal_exchange import InternalExchanges, PluginTypes
@@ -30,7 +30,6 @@ from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.removal import ExchangeCleanup
 from agent.links.exchange.upkeep import ExchangeUpkeep
 from agent.links.exchange.upstream_state import UpstreamState
-from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.tasks import gather_both, run_until_first
@@ -47,14 +46,11 @@ class ExchangeLinks(Kind[ExchangeLink]):
         self.plugin_types = PluginTypes()
         self.monitors = DeletionMonitors(brokers.errors)
 
-    def ends(self, link: ExchangeLink) -> Ends:
-        return self.brokers.federation_ends(link)
-
     def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(self, link, counts, on_noted)
 
     def destination(self, link: ExchangeLink) -> Destination:
-        return destination_of(link)
+        return Destination(link.name)
 
     def rewriter(self, link: ExchangeLink, source: Connection, _destination: Connection, /) -> Rewriter:
         return header_of(link, source, route_of(link, source, self.brokers.cluster))
@@ -100,15 +96,9 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
         return None if names.are_too_long(queue) else queue
 
 
-class ExchangeSession(Session[ExchangeUpkeep]):
-    def __init__(self, runnable: RunnableExchangeLink, connections: Connections, *, dedicated: bool) -> None:
-        super().__init__()
-        self._runnable = runnable
-        self._link = runnable.link
-        self._brokers = runnable.brokers
-        self._connections = connections
-        self._dedicated = dedicated
-        self._probing: Probing | None = None
+class ExchangeSession(Session[RunnableExchangeLink]):
+    _upkeep: ExchangeUpkeep | None
+    _probing: Probing | None = None
 
     async def keep_up(self) -> None:
         probing = self._probing
@@ -123,14 +113,11 @@ class ExchangeSession(Session[ExchangeUpkeep]):
 
     async def open(self) -> None:
         """Open the session; connections for messages are opened while what exists upstream is looked at."""
-        link = self._link
-        ends = self._runnable.ends
+        link, ends = self._runnable.link, self._ends
         control = await self._connections.ask(ends.source)
         self._controls = [(control, Side.UPSTREAM)]
         connecting = asyncio.ensure_future(
-            self._connections.flow(
-                ends.source, control.connection.uri, ends.destination, dedicated=link.id if self._dedicated else None
-            )
+            self._connections.flow(ends.source, control.connection.uri, ends.destination, dedicated=self._dedicated)
         )
         wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))
         self._remember(control, wanted.route)
@@ -139,17 +126,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await gather_both(building.prepare(), connecting)
         options = self._options(wanted.queue)
-        flow = self.flow = Flow(
-            options,
-            up=up.connection,
-            down=down.connection,
-            counts=self._runnable.counts,
-            path=self._runnable.path,
-            capture=self._brokers.capture(
-                ends.source, up.connection, link=link.id, options=options, is_quorum=options.is_quorum
-            ),
-            room=self._brokers.room,
-        )
+        flow = self._new_flow(options, up.connection, down.connection, is_quorum=options.is_quorum)
         if link.settings.probe is not None:
             flow.probes = self._probing = Probing(
                 wanted.queue, link.settings.probe, flow=flow, counts=self._runnable.counts, down=down.connection
@@ -167,16 +144,16 @@ class ExchangeSession(Session[ExchangeUpkeep]):
 
     def _remember(self, control: Shared, route: Route) -> None:
         there, name = control.connection, route.upstream.cluster
-        self._runnable.uri = written_uri(self._link.uris, there)
+        self._runnable.uri = written_uri(self._runnable.link.uris, there)
         # As it may be shown: the peer chooses it.
         self._runnable.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
     def _options(self, queue: str) -> FlowOptions:
-        settings = self._link.settings
+        link, settings = self._runnable.link, self._runnable.link.settings
         return FlowOptions(
             queue,
-            names.consumer_tag(self._link.upstream),
-            destination_of(self._link),
+            names.consumer_tag(link.upstream),
+            Destination(link.name),
             exclusive=True,
             ack_mode=settings.ack_mode,
             prefetch=settings.prefetch_count,
@@ -190,7 +167,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
             control=control,
             built=self._runnable.built,
             internal=InternalExchanges(
-                self._brokers, self._runnable.plugin_types, self._link, control=control, first=first
+                self._brokers, self._runnable.plugin_types, wanted.link, control=control, first=first
             ),
             monitor=self._runnable.monitors.of(control),
         )
@@ -245,7 +222,3 @@ def header_of(link: ExchangeLink, there: Connection, route: Route) -> ReceivedFr
         max_hops=settings.max_hops,
         trust_user_id=settings.trust_user_id,
     )
-
-
-def destination_of(link: ExchangeLink) -> Destination:
-    return Destination(link.name)

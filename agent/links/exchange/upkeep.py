@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from agent.core.model import Binding
 from agent.links.exchange.builder import EXCHANGE_OR_CANARY, Builder
 from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
-from agent.links.lag_monitor import LagMonitor
+from agent.links.upkeep import Upkeep
 
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
@@ -22,7 +21,7 @@ NEVER: Final = math.inf
 RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
 
 
-class ExchangeUpkeep:
+class ExchangeUpkeep(Upkeep):
     """The upkeep of one open session; `run` does what `tick`, `rebind` and the monitor find to do, one after
     another."""
 
@@ -38,14 +37,10 @@ class ExchangeUpkeep:
     ) -> None:
         """`bindings` are those that the session was opened with; `on_followed` is called when the bindings or notes to
         show may have changed."""
+        super().__init__(flow, counts, building.depth)
         self._on_followed = on_followed
         self._building = building
-        self._counts = counts
-        self._flow = flow
         self._probing = probing
-        self._watch = LagMonitor(flow, counts)
-        self._wake = self._watch.wake
-        self._loop = asyncio.get_running_loop()
         self._bindings = bindings
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
@@ -56,37 +51,28 @@ class ExchangeUpkeep:
         self._is_type_unknown = False
         self._must_place_canary = False
 
-    def is_quiet(self, now: float) -> bool:
-        return self._watch.is_quiet(now)
-
-    @property
-    def backlog(self) -> int | None:
-        return self._watch.backlog
-
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
             self._bindings = bindings
             self._stale_since = self._loop.time()
-            self._wake.set()
+            self.wake.set()
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """Find what is due; return for how many seconds something has waited and nothing was confirmed."""
-        watch = self._watch
         if self._probing is not None:
             self._look_at_probes(self._probing, now, is_blocked=is_blocked)
         if now >= self._must_assert_at:
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
             self._to_assert = max(1, -(-self._building.bound // self._parts))
-            self._wake.set()
+            self.wake.set()
         if now >= self._tidy_at:
             self._tidy_at, self._must_tidy = NEVER, True
-            self._wake.set()
+            self.wake.set()
         if now >= self._is_old_news_at:
             self._building.forget_restored()
             self._on_followed()
-        waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
-        due_at = min(watch.due_at, self._must_assert_at, self._tidy_at, self._is_old_news_at)
-        watch.rest(due_at, waits=watch.waits or self._probing is not None)
+        waited = self.observe(now, is_blocked=is_blocked, must_look=now >= self.due_at)
+        due_at = min(self.due_at, self._must_assert_at, self._tidy_at, self._is_old_news_at)
+        self.rest(due_at, waits=self.waits or self._probing is not None)
         return waited
 
     @property
@@ -116,7 +102,7 @@ class ExchangeUpkeep:
 
     def place_canary(self) -> None:
         self._must_place_canary = True
-        self._wake.set()
+        self.wake.set()
 
     @property
     def internal(self) -> str | None:
@@ -139,46 +125,35 @@ class ExchangeUpkeep:
 
     def on_missing(self, name: str) -> None:
         self._missing.add(name)
-        self._wake.set()
+        self.wake.set()
 
     def on_unknown_type(self) -> None:
         self._is_type_unknown = True
-        self._wake.set()
+        self.wake.set()
 
     def assert_some(self, count: int) -> None:
         self._to_assert += count
-        self._wake.set()
+        self.wake.set()
 
     async def run(self) -> None:
-        """Do what is found, until cancelled or until a broker refuses something."""
         with self._building.watching(self):
-            await self._work()
+            await super().run()
 
-    async def _work(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            await self._repair()
-            await self._follow()
-            await self._place_canary()
-            await self._tidy()
-            await self._watch.catch_up(self._building.depth)
-            if self._to_assert:
-                count, self._to_assert = self._to_assert, 0
-                await self._building.assert_some(count, between=self._follow)
-                self._on_followed()  # it may have found the upstream exchange missing
-            self._watch.stir()
-
-    async def _place_canary(self) -> None:
+    async def work(self) -> None:
+        await self._repair()
+        await self._follow()
         if self._must_place_canary:
             self._must_place_canary = False
             await self._building.ensure_canary()
             self._on_followed()
-
-    async def _tidy(self) -> None:
         if self._must_tidy:
             self._must_tidy = False
             await self._building.remove_rivals()
+        await self.catch_up()
+        if self._to_assert:
+            count, self._to_assert = self._to_assert, 0
+            await self._building.assert_some(count, between=self._follow)
+            self._on_followed()  # it may have found the upstream exchange missing
 
     async def _repair(self) -> None:
         """Restore what is missing upstream; raise TransientError if the internal exchange is missing or fails, so that

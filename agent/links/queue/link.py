@@ -21,7 +21,6 @@ from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, Ends, written_uri
-from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.queue.upkeep import LocalQueue, QueueUpkeep, Timing
@@ -38,9 +37,6 @@ class QueueLinks(Kind[QueueLink]):
         super().__init__(brokers)
         self.upstream_queues = UpstreamQueues()
         self.timing = Timing(brokers.errors)
-
-    def ends(self, link: QueueLink) -> Ends:
-        return self.brokers.federation_ends(link)
 
     def runnable(self, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableQueueLink:
         return RunnableQueueLink(self, link, counts, on_noted)
@@ -77,22 +73,14 @@ class RunnableQueueLink(RunnableLink[QueueLink]):
         return self.link.remote_name
 
 
-class QueueSession(Session[QueueUpkeep]):
-    def __init__(self, runnable: RunnableQueueLink, connections: Connections, *, dedicated: bool) -> None:
-        super().__init__()
-        self._runnable = runnable
-        self._link = runnable.link
-        self._brokers = runnable.brokers
-        self._connections = connections
-        self._dedicated = dedicated
-
+class QueueSession(Session[RunnableQueueLink]):
     async def open(self) -> None:
         """Open the session. Messages flow from the start if consumers wait for them; whose consumers these are is read
         meanwhile."""
-        link, runnable = self._link, self._runnable
-        ends = runnable.ends
+        runnable, ends = self._runnable, self._ends
+        link = runnable.link
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
-        connections, dedicated = self._connections, link.id if self._dedicated else None
+        connections, dedicated = self._connections, self._dedicated
         publishing = connections.to_destination(ends.destination, dedicated=dedicated)
         (upstream, local), down = await gather_both(self._ask_both(ends), publishing)
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
@@ -101,17 +89,8 @@ class QueueSession(Session[QueueUpkeep]):
         connecting = connections.from_source(ends.source, there.uri, dedicated=dedicated)
         _, up = await gather_both(self._ensure(ends.source, there), connecting)
         headers = headers_of(link, there)
-        options = self._options()
-        flow = self.flow = Flow(
-            options,
-            up=up.connection,
-            down=down.connection,
-            counts=runnable.counts,
-            path=runnable.path,
-            # The queue upstream may be of another type than that of the same name downstream.
-            capture=self._brokers.capture(ends.source, up.connection, link=link.id, options=options, is_quorum=None),
-            room=self._brokers.room,
-        )
+        # The queue upstream may be of another type than that of the same name downstream.
+        flow = self._new_flow(self._options(), up.connection, down.connection, is_quorum=None)
         upkeep = QueueUpkeep(
             flow,
             runnable.counts,
@@ -131,18 +110,19 @@ class QueueSession(Session[QueueUpkeep]):
     async def _ask_downstream(self, end: End) -> Shared:
         """Get a connection for requests to the downstream. Some brokers close it instead of answering that a queue with
         a long name is missing."""
-        may_be_lost = not names.can_be_asked_for(self._link.name, self._link.vhost, kind="queue")
+        link = self._runnable.link
+        may_be_lost = not names.can_be_asked_for(link.name, link.vhost, kind="queue")
         with happening_on(Side.DOWNSTREAM):
             return await self._connections.ask(replace(end, may_be_lost=may_be_lost))
 
     async def _ensure(self, end: End, connection: Connection) -> None:
-        link = self._link
+        link = self._runnable.link
         await self._runnable.upstream_queues.ensure(
             connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
         )
 
     def _options(self) -> FlowOptions:
-        link, settings = self._link, self._link.settings
+        link, settings = self._runnable.link, self._runnable.link.settings
         # Another prefetch needs another consumer, and a queue with auto-delete may not outlive the change.
         fixed_prefetch = prefetch.NEAR if link.queue.auto_delete else None
         return FlowOptions(

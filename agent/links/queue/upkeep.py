@@ -17,8 +17,8 @@ from agent.core.links.demand import SOON, Demand, Look
 from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on
 from agent.links.flow import Flow
-from agent.links.lag_monitor import LagMonitor
 from agent.links.queue.visits import VisitHeaders
+from agent.links.upkeep import Upkeep
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 
@@ -97,7 +97,7 @@ LOOK_UPSTREAM: Final = 30.0  # while nothing is taken
 TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
 
 
-class QueueUpkeep:
+class QueueUpkeep(Upkeep):
     """The upkeep of one session. `is_wanted` is asked before it begins; `run` does what time and events find to do."""
 
     def __init__(
@@ -113,19 +113,15 @@ class QueueUpkeep:
         is_auto_delete: bool,
     ) -> None:
         """`control` is the connection on which the upstream queue is looked at."""
-        self._flow = flow
-        self._counts = counts
+        super().__init__(flow, counts, self._look_upstream)
         self._queue = queue
         self._control = control
         self._remote_name = remote_name
         self._headers = headers
         self._timing = timing
-        self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._demand = Demand(is_auto_delete=is_auto_delete)
-        self._watch = LagMonitor(flow, counts)
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
-        self._wake = self._watch.wake
         self._due_at = now
         self._seen_forwarded = counts.forwarded
         self._is_due = False
@@ -136,26 +132,19 @@ class QueueUpkeep:
         await self._look()
         return self._demand.takes
 
-    @property
-    def backlog(self) -> int | None:
-        return self._watch.backlog
-
-    def is_quiet(self, now: float) -> bool:
-        return self._watch.is_quiet(now)
-
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """Find what is due; return for how many seconds something has waited and nothing was confirmed: 0 while nothing
         is taken, as nothing has to be confirmed then."""
-        watch, takes = self._watch, self._demand.takes
-        must_look = now >= (watch.due_at if takes else self._look_upstream_at)
+        takes = self._demand.takes
+        must_look = now >= (self.due_at if takes else self._look_upstream_at)
         if must_look:
             self._look_upstream_at = now + LOOK_UPSTREAM
-        waited = watch.observe(now, is_blocked=is_blocked, must_look=must_look)
+        waited = self.observe(now, is_blocked=is_blocked, must_look=must_look)
         if takes or self._flow.unsettled:
-            watch.rest(watch.due_at, waits=watch.waits)
+            self.rest(self.due_at, waits=self.waits)
             return waited
-        watch.forgive()
-        watch.rest(self._look_upstream_at, waits=False)
+        self.forgive()
+        self.rest(self._look_upstream_at, waits=False)
         return 0.0
 
     def looks_if_due(self, now: float) -> bool:
@@ -175,24 +164,19 @@ class QueueUpkeep:
 
     def _look_now(self) -> None:
         self._is_due = True
-        self._wake.set()
+        self.wake.set()
 
     async def run(self) -> None:
-        """Do what is found, until cancelled or until a broker refuses something."""
         with self._timing.timing(self), self._queue.watching(self._look_now):
             self._look_now()  # consumers may have come or gone before they were watched
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                await self._work()
+            await super().run()
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
         if self._is_due:
             await self._look()
             await (self._flow.resume_consuming() if self._demand.takes else self._flow.pause_consuming())
-        await self._watch.catch_up(self._look_upstream)
+        await self.catch_up()
         self._explain()
-        self._watch.stir()
 
     async def _look(self) -> None:
         self._is_due = False
@@ -217,5 +201,5 @@ class QueueUpkeep:
 
     def _explain(self) -> None:
         demand = self._demand
-        is_left_nothing = demand.takes and self._others_upstream > 0 and not self._watch.waits
+        is_left_nothing = demand.takes and self._others_upstream > 0 and not self.waits
         self._flow.idle = demand.idle or (TAKEN_UPSTREAM if is_left_nothing else "")

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
@@ -25,10 +26,10 @@ from agent.links.ends import End, Ends, reachable, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.lag_monitor import LagMonitor
 from agent.links.shovel import objects
 from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
+from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
@@ -92,51 +93,11 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         return source.queue if isinstance(source, QueueSource) else None
 
 
-class ShovelUpkeep:
-    """The upkeep of one open session; `run` does what `tick` finds to do. `control` is the connection on which the
-    queue is looked at."""
-
-    def __init__(self, flow: Flow, counts: Counts, control: Shared, queue: str) -> None:
-        self._watch = LagMonitor(flow, counts)
-        self._control = control
-        self._queue = queue
-
-    @property
-    def backlog(self) -> int | None:
-        return self._watch.backlog
-
-    def is_quiet(self, now: float) -> bool:
-        return self._watch.is_quiet(now)
-
-    def tick(self, now: float, *, is_blocked: bool) -> float:
-        """Find what is due; return for how many seconds something has waited and nothing was confirmed."""
-        watch = self._watch
-        waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
-        watch.rest(watch.due_at, waits=watch.waits)
-        return waited
-
-    async def run(self) -> None:
-        """Do what is found, until cancelled or until a broker refuses something."""
-        while True:
-            await self._watch.wake.wait()
-            self._watch.wake.clear()
-            await self._watch.catch_up(self._ready)
-            self._watch.stir()
-
-    async def _ready(self) -> int:
-        return await count_messages(self._control, self._queue)
-
-
-class ShovelSession(Session[ShovelUpkeep]):
+class ShovelSession(Session[RunnableShovel]):
     def __init__(self, runnable: RunnableShovel, connections: Connections, *, dedicated: bool) -> None:
-        super().__init__()
-        self._runnable = runnable
+        super().__init__(runnable, connections, dedicated=dedicated)
         self._link = runnable.link
-        self._ends = runnable.ends
         self._memory = runnable.memory
-        self._brokers = runnable.brokers
-        self._connections = connections
-        self._dedicated = dedicated
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
@@ -164,7 +125,7 @@ class ShovelSession(Session[ShovelUpkeep]):
             source.connection.uri,
             self._ends.destination,
             destination_uri=destination.connection.uri,
-            dedicated=link.id if self._dedicated else None,
+            dedicated=self._dedicated,
             # A queue of its own goes with the connection, so no other link may keep that open.
             source_dedicated=link.id if isinstance(link.shovel.source, ExchangeSource) else None,
         )
@@ -176,28 +137,17 @@ class ShovelSession(Session[ShovelUpkeep]):
             queue, looking = source.queue, control
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await objects.bind_own_queue(up.connection, source), up
-        options = self._options(queue)
-        flow = self.flow = Flow(
-            options,
-            up=up.connection,
-            down=down.connection,
-            counts=self._runnable.counts,
-            path=self._runnable.path,
-            capture=self._brokers.capture(
-                self._ends.source, up.connection, link=link.id, options=options, is_quorum=_is_quorum(source)
-            ),
-            room=self._brokers.room,
-        )
+        flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
         await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
-        self._upkeep = ShovelUpkeep(flow, self._runnable.counts, looking, queue)
+        self._upkeep = Upkeep(flow, self._runnable.counts, partial(count_messages, looking, queue))
 
     async def keep_up(self) -> None:
         if self.flow is not None and self._upkeep is not None:
             await self._until_finished(self.flow, self._upkeep)
         self._memory.until.begin_anew()
 
-    async def _until_finished(self, flow: Flow, upkeep: ShovelUpkeep) -> None:
+    async def _until_finished(self, flow: Flow, upkeep: Upkeep) -> None:
         """Run until all is forwarded or the time is over, whichever comes first."""
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]

@@ -192,20 +192,6 @@ async def test_what_the_destination_refuses_is_no_part_of_the_limit(
     await until_depth(broker, queue, 150)
 
 
-async def test_a_flow_finishes_when_it_is_to_take_no_more(broker: Node, second_broker: Node, name: Named) -> None:
-    queue = made(broker, second_broker, called=name("stopped"))
-    await publish_async(broker.uri(), "", queue, numbered(3_000))
-    async with running(broker, second_broker, options(queue, prefetch=100)) as run:
-        await until(lambda: run.counts.forwarded, what="it flows")
-        run.flow.take_no_more()
-        async with asyncio.timeout(10):
-            await run.flow.finished()
-        await run.flow.close()
-    assert run.counts.forwarded < 3_000
-    await until_depth(broker, queue, 3_000 - run.counts.forwarded)
-    assert await depth_async(second_broker.uri(), queue) == run.counts.forwarded
-
-
 def test_no_limit_where_nothing_can_go_back() -> None:
     with pytest.raises(ValueError, match="acknowledged"):
         options("q", limit=5, ack_mode=AckMode.NO_ACK)

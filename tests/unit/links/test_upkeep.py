@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from agent.amqp.data.publish_tracker import Counts
 from agent.core.links.lag import MOVING, QUIET
 from agent.links.flow import Flow
-from agent.links.lag_monitor import LagMonitor
+from agent.links.upkeep import Upkeep
 
 
 @dataclass
@@ -35,30 +35,29 @@ class Still:
 class Resting:
     """One that has looked at its queue, which was empty, and rests since."""
 
-    flow: Still
-    counts: Counts
-    watch: LagMonitor
     now: float
+    flow: Still = field(default_factory=Still)
+    counts: Counts = field(default_factory=Counts)
+    ready: int = 0
+    upkeep: Upkeep = field(init=False)
 
     @classmethod
     async def begin(cls, now: float) -> Resting:
-        flow, counts = Still(), Counts()
-        found = cls(flow, counts, LagMonitor(cast("Flow", flow), counts), now + MOVING)
+        found = cls(now + MOVING)
+        found.upkeep = Upkeep(cast("Flow", found.flow), found.counts, found.look)
         found.tick()
-        await found.watch.catch_up(found.ready)
+        await found.upkeep.catch_up()
         found.tick()
         return found
 
-    async def ready(self) -> int | None:
-        return 0
+    async def look(self) -> int | None:
+        return self.ready
 
     def tick(self) -> None:
-        watch = self.watch
-        watch.observe(self.now, is_blocked=False, must_look=self.now >= watch.due_at)
-        watch.rest(watch.due_at, waits=watch.waits)
+        self.upkeep.tick(self.now, is_blocked=False)
 
     def is_quiet(self) -> bool:
-        return self.watch.is_quiet(self.now)
+        return self.upkeep.is_quiet(self.now)
 
 
 @pytest.fixture
@@ -68,11 +67,11 @@ async def resting() -> Resting:
 
 async def test_it_rests_until_its_queue_is_to_be_looked_at(resting: Resting) -> None:
     assert resting.is_quiet()
-    resting.now = resting.watch.due_at - 0.1
+    resting.now = resting.upkeep.due_at - 0.1
     assert resting.is_quiet()
-    resting.now = resting.watch.due_at
+    resting.now = resting.upkeep.due_at
     assert not resting.is_quiet()
-    assert resting.watch.due_at <= resting.now + QUIET
+    assert resting.upkeep.due_at <= resting.now + QUIET
 
 
 async def test_what_was_taken_and_settled_at_once_is_noticed(resting: Resting) -> None:
@@ -90,7 +89,7 @@ async def test_it_does_not_rest_while_something_is_on_its_way_or_wrong(
     resting: Resting, name: str, value: object
 ) -> None:
     former = getattr(resting.flow, name)
-    resting.watch.stir()
+    resting.upkeep.stir()
     setattr(resting.flow, name, value)
     resting.tick()
     assert not resting.is_quiet()
@@ -101,16 +100,13 @@ async def test_it_does_not_rest_while_something_is_on_its_way_or_wrong(
 
 
 async def test_it_does_not_rest_while_messages_wait_at_the_source(resting: Resting) -> None:
-    async def three() -> int | None:
-        return 3
-
-    resting.now = resting.watch.due_at
+    resting.now, resting.ready = resting.upkeep.due_at, 3
     resting.tick()
-    await resting.watch.catch_up(three)
+    await resting.upkeep.catch_up()
     resting.tick()
     assert not resting.is_quiet()
 
 
 async def test_it_stirs(resting: Resting) -> None:
-    resting.watch.stir()
+    resting.upkeep.stir()
     assert not resting.is_quiet()

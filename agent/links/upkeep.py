@@ -1,4 +1,4 @@
-"""Monitors a link's messages, whatever its kind: how far behind they are, and which prefetch suits them."""
+"""The upkeep of a running link, whatever its kind: how far behind its messages are, and which prefetch suits them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from agent.core.links.lag import Lag
 from agent.links.flow import Flow
 
 
-class LagMonitor:
-    """Monitors one session. `observe` finds what to do, and sets `wake`; `catch_up` does it.
+class Upkeep:
+    """The upkeep of one session; kinds add to it. `tick` finds what to do and sets `wake`, and `run` does it.
 
     A session rests while nothing is taken and nothing is due, which is what most of a thousand links do, most of the
     time: `is_quiet` is all that a second costs then.
     """
 
-    def __init__(self, flow: Flow, counts: Counts) -> None:
+    def __init__(self, flow: Flow, counts: Counts, look: Callable[[], Awaitable[int | None]]) -> None:
+        """`look` returns the number of messages that are ready at the source, None if that can't be known."""
+        self.wake = asyncio.Event()
         self._flow = flow
         self._counts = counts
-        self._lag = Lag(asyncio.get_running_loop().time(), confirmed=_done(counts), chance=random.random())
-        self.wake = asyncio.Event()
+        self._look_at_source = look
+        self._loop = asyncio.get_running_loop()
+        self._lag = Lag(self._loop.time(), confirmed=_done(counts), chance=random.random())
         self._is_looking = False
         self._prefetch: int | None = None
         self._taken = counts.taken
@@ -43,6 +46,24 @@ class LagMonitor:
         """True if nothing has moved or changed since the session began to rest, and nothing is due."""
         return now < self._rests_until and self._counts.taken == self._taken
 
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        """Find what is due; return for how many seconds messages have waited and none was confirmed."""
+        waited = self.observe(now, is_blocked=is_blocked, must_look=now >= self.due_at)
+        self.rest(self.due_at, waits=self.waits)
+        return waited
+
+    async def run(self) -> None:
+        """Do what is found, until cancelled or until a broker refuses something."""
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            await self.work()
+            self.stir()
+
+    async def work(self) -> None:
+        """Do what was found."""
+        await self.catch_up()
+
     def rest(self, until: float, *, waits: bool) -> None:
         """Rest until then, once what is to be done now was found; not if messages wait."""
         flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is shown for a while
@@ -59,8 +80,8 @@ class LagMonitor:
         return self._lag.due_at
 
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
-        """Find what is due; return for how many seconds messages have waited and none was confirmed: 0 while blocked,
-        as none can be."""
+        """Find what `catch_up` is to do; return for how many seconds messages have waited and none was confirmed: 0
+        while blocked, as none can be."""
         flow, lag = self._flow, self._lag
         waited = lag.observe(now, confirmed=_done(self._counts), unsettled=flow.unsettled)
         lag.is_held = is_blocked and not flow.counts_all
@@ -80,15 +101,13 @@ class LagMonitor:
         """Let messages wait without counting that as lag: they aren't to be taken now."""
         self._lag.forgive()
 
-    async def catch_up(self, look: Callable[[], Awaitable[int | None]]) -> None:
-        """Do what `observe` found. `look` returns the number of messages that are ready at the source, None if that
-        can't be known."""
+    async def catch_up(self) -> None:
         if self._prefetch is not None:
             wanted, self._prefetch = self._prefetch, None
             await self._flow.resize(wanted)
         if self._is_looking:
             self._is_looking = False
-            ready = await look()
+            ready = await self._look_at_source()
             if ready is not None:
                 self._lag.counted(ready)
 
