@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent.core.model import Link, LinkKind
 from agent.links.brokers import Brokers
 from agent.links.exchange.link import ExchangeLinks
-from agent.links.exchange.renaming import sweep
+from agent.links.exchange.removal import sweep
 from agent.links.kind import Kind
 from agent.links.queue.link import QueueLinks
 from agent.links.shovel.link import ShovelLinks

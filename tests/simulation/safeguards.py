@@ -19,8 +19,8 @@ from agent.core.replicas.sharing import Sharing
 from agent.downstream.consumers import Consumers
 from agent.links.exchange.binder import Binder
 from agent.links.exchange.builder import Builder
-from agent.links.exchange.deletion_monitor import Canary
 from agent.links.exchange.link import ExchangeSession
+from agent.links.exchange.upstream_objects import Canary
 from agent.links.queue.link import QueueSession
 from agent.runtime.replicas.fence import Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AbstractContextManager
 from typing import Final
 
 import structlog
@@ -31,9 +30,8 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.binder import Binder, LeftOut
-from agent.links.exchange.deletion_monitor import Canary, DeletionMonitor, MonitoredLink
 from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.upstream_state import UpstreamState
+from agent.links.exchange.upstream_objects import Canary, UpstreamState
 from agent.tasks import gather_both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
@@ -47,23 +45,14 @@ class Builder:
     """Builds, for one session, what a link keeps upstream. `prepare` comes first, then `complete`, then `replace`, then
     the other methods; all may raise BrokerError."""
 
-    def __init__(
-        self,
-        wanted: Wanted,
-        *,
-        control: Shared,
-        built: UpstreamState,
-        internal: InternalExchanges,
-        monitor: DeletionMonitor,
-    ) -> None:
+    def __init__(self, wanted: Wanted, *, control: Shared, built: UpstreamState, internal: InternalExchanges) -> None:
         self._wanted = wanted
         self._link = wanted.link
         self._queue = wanted.queue
         self._up = control.connection
         self._channels = control.channels
-        self._built = built
+        self.built = built
         self._exchanges = internal
-        self._monitor = monitor
         self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
@@ -81,10 +70,6 @@ class Builder:
         return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
 
     @property
-    def may_have_rival(self) -> bool:
-        return self._built.may_have_rival
-
-    @property
     def replaces(self) -> bool:
         """True if an internal exchange is still to be deleted, because another one replaces it."""
         return any(isinstance(step, DeleteInternal) for step in self._steps)
@@ -92,12 +77,7 @@ class Builder:
     @property
     def bound(self) -> int:
         """The number of groups that are bound."""
-        return len(self._built.bound)
-
-    @property
-    def left_out(self) -> int:
-        """The number of groups that can't be bound there."""
-        return len(self._built.left_out)
+        return len(self.built.bound)
 
     async def prepare(self) -> None:
         """Ensure the upstream exchange, the queue, and an internal exchange to bind to."""
@@ -114,17 +94,17 @@ class Builder:
     async def _ensure_and_look(self) -> Seen:
         """Ensure exchange and queue, and look at the same time what else exists: these two are the same in every
         case."""
-        built, where = self._built, self._wanted.route.upstream
+        built, where = self.built, self._wanted.route.upstream
         letters, ((is_new, has_canary), (consumers, built.note)) = await gather_both(
-            self._existing_letters(),
-            self._ensure_both(),
+            self._existing_letters(), gather_both(self._look_at_exchange(), self._ensure_queue())
         )
         if consumers:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
         if (built.site, built.queue) != (where, self._queue):
-            built.letter, built.restored = None, ""
+            built.letter = None
+            built.forget_restored()
         known = built.known
         if is_new:  # it has forgotten what was bound to the one before it
             if known.bound if known is not None else letters:  # or there was none before it
@@ -136,9 +116,6 @@ class Builder:
         built.site = where
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
 
-    async def _ensure_both(self) -> tuple[tuple[bool, bool], tuple[int, str]]:
-        return await gather_both(self._look_at_exchange(), self._ensure_queue())
-
     async def _look_at_exchange(self) -> tuple[bool, bool]:
         """Ensure the upstream exchange. Return two flags: it had to be created, and the canary shows that it was not
         deleted since.
@@ -146,7 +123,7 @@ class Builder:
         One request comes after the other: links that begin at the same time have no more channels than `pool` counts
         on.
         """
-        is_new, built = await self._ensure_exchange(), self._built
+        is_new, built = await self._ensure_exchange(), self.built
         if is_new or built.letter is None or not built.has_canary:
             return is_new, False
         return False, await self._canary.survived()
@@ -178,8 +155,8 @@ class Builder:
         self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
-        advice = next((each.advice for each in self._built.left_out if each.advice), "")
-        if advice and not self._built.bound and not self._steps:  # what served before goes on until it is replaced
+        advice = next((each.advice for each in self.built.left_out if each.advice), "")
+        if advice and not self.built.bound and not self._steps:  # what served before goes on until it is replaced
             name = self._link.remote_name
             raise PermanentError(f"{self._up.where}: topic permissions allow no routing key of {name!r}. {advice}")
 
@@ -199,12 +176,12 @@ class Builder:
         Nobody else deletes anything while this link holds the queue."""
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
-            _, left_out = await gather_both(queue_bound, self._binder.bind(self._built.bound))
+            _, left_out = await gather_both(queue_bound, self._binder.bind(self.built.bound))
             self._leave_out(left_out)
 
     def _leave_out(self, left_out: Iterable[LeftOut]) -> None:
-        self._built.left_out += tuple(left_out)
-        self._built.bound -= {each.group for each in left_out}
+        self.built.left_out += tuple(left_out)
+        self.built.bound -= {each.group for each in left_out}
 
     async def _take_step(self, bindings: Iterable[Binding]) -> None:
         step = self._steps.pop(0)
@@ -226,7 +203,7 @@ class Builder:
                 await upstream_objects.delete_exchange(self._up, self._wanted.internal(letter))
 
     def _serve(self, letter: str, bound: frozenset[GroupedBinding]) -> None:
-        built, wanted = self._built, self._wanted
+        built, wanted = self.built, self._wanted
         now = letter, wanted.queue, wanted.internal_arguments
         if (built.letter, built.queue, built.arguments) != now:
             built.letter = None  # until everything is bound
@@ -234,14 +211,11 @@ class Builder:
         built.bound = bound
         built.left_out = ()
         built.doubtful = list(bound)
-        self._binder = self._new_binder()
-
-    def _new_binder(self) -> Binder:
-        return Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal)
+        self._binder = Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal)
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
         """Bring the bindings upstream in step; only what differs is sent."""
-        built, binder = self._built, self._binder
+        built, binder = self.built, self._binder
         if binder is None:
             return
         wanted = self._wanted.groups(bindings, self._letter)
@@ -256,14 +230,10 @@ class Builder:
         if not self._more_may_be:
             built.letter = self._letter
 
-    def watching(self, link: MonitoredLink) -> AbstractContextManager[None]:
-        """A context in which `link` learns what goes missing."""
-        return self._monitor.watching(link)
-
     @property
     def canary(self) -> str | None:
         """The name of the canary, which is deleted with the upstream exchange; None if there is none."""
-        return self._canary.name if self._built.has_canary else None
+        return self._canary.name if self.built.has_canary else None
 
     @property
     def internal(self) -> str | None:
@@ -274,54 +244,51 @@ class Builder:
     @property
     def must_assert(self) -> bool:
         """True if bindings have to be asserted, since nothing else shows that the upstream exchange was deleted."""
-        return not (self._built.has_canary or self._canary.is_needless)
+        return not (self.built.has_canary or self._canary.is_needless)
+
+    @property
+    def assertable(self) -> int:
+        """The number of bindings to assert in the background."""
+        return 0 if self.must_assert else self.bound
 
     @property
     def doubtful(self) -> int:
         """The number of groups that were bound, and may be bound no longer."""
-        return len(self._built.doubtful)
+        return len(self.built.doubtful)
 
     @property
     def lacks_canary(self) -> bool:
         """True if a canary may be placed, and none was tried yet."""
-        return not (self._built.has_canary or self._has_tried_canary or self._canary.is_needless)
+        return not (self.built.has_canary or self._has_tried_canary or self._canary.is_needless)
 
     async def ensure_canary(self) -> None:
         """Place the canary of a link that runs already, if it lacks one."""
         if not self.lacks_canary:
             return
         self._has_tried_canary = True
-        self._built.has_canary = await self._canary.place()
-        self._built.canary_note = self._canary.note
-        if self._built.has_canary:
-            self._built.doubtful = list(self._built.bound)
+        self.built.has_canary = await self._canary.place()
+        self.built.canary_note = self._canary.note
+        if self.built.has_canary:
+            self.built.doubtful = list(self.built.bound)
 
     async def remove_rivals(self) -> None:
         """Delete what another agent that lost the queue to this link has built: nobody knows what is bound to it."""
-        self._built.may_have_rival = False
+        self.built.may_have_rival = False
         other = self._wanted.internal(names.other_letter(self._letter))
         if await upstream_objects.exists(self._up, other, spare=self._exchanges.spare):
             await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
-    @property
-    def restored_at(self) -> float | None:
-        """The time when the upstream exchange was found missing; None if that isn't noted."""
-        return self._built.restored_at if self._built.restored else None
-
-    def forget_restored(self) -> None:
-        self._built.restored = ""
-
     def _note_missing(self, what: str) -> None:
         reason = f"{what} was missing"
         log.warning("bindings restored", **self.labels, reason=reason)
-        self._built.restored = f"{reason}, and is bound again: what was published in between may be missing"
-        self._built.restored_at = asyncio.get_running_loop().time()
+        self.built.restored = f"{reason}, and is bound again: what was published in between may be missing"
+        self.built.restored_at = asyncio.get_running_loop().time()
 
     async def restore(self, missing: str) -> None:
         """Create the upstream exchange, its canary and its bindings again. It was deleted, and may exist again with
         nothing bound to it."""
-        built, binder = self._built, self._binder
+        built, binder = self.built, self._binder
         if binder is None:
             return
         bound = built.bound
@@ -340,7 +307,7 @@ class Builder:
         """
         if self._binder is None:
             return
-        if not self._built.bound:
+        if not self.built.bound:
             await self._ensure_exchange()
         for at in range(0, count, AT_ONCE):
             await between()
@@ -349,7 +316,7 @@ class Builder:
 
     def _next_groups(self, count: int) -> list[GroupedBinding]:
         """The next groups to bind again, those in doubt first."""
-        bound, doubtful = self._built.bound, self._built.doubtful
+        bound, doubtful = self.built.bound, self.built.doubtful
         taken = doubtful[-count:]
         del doubtful[-count:]
         if len(taken) < count:
@@ -370,7 +337,7 @@ class Builder:
         else:
             self._leave_out(left_out)
             if left_out:  # they may be bound all the same, and not to be unbound
-                self._more_may_be, self._built.letter = True, None
+                self._more_may_be, self.built.letter = True, None
 
     async def is_type_known(self) -> bool:
         """True if the type of the internal exchange is still known upstream. If the plugin was disabled there, it

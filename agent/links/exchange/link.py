@@ -29,7 +29,7 @@ from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.removal import ExchangeCleanup
 from agent.links.exchange.upkeep import ExchangeUpkeep
-from agent.links.exchange.upstream_state import UpstreamState
+from agent.links.exchange.upstream_objects import UpstreamState
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.tasks import gather_both, run_until_first
@@ -134,7 +134,13 @@ class ExchangeSession(Session[RunnableExchangeLink]):
         starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
         bound, _ = await gather_both(self._bind(building, starting), starting)
         self._upkeep = ExchangeUpkeep(
-            building, flow, self._runnable.counts, bound, on_followed=self._runnable.on_noted, probing=self._probing
+            building,
+            flow,
+            self._runnable.counts,
+            bound,
+            monitor=self._runnable.monitors.of(control),
+            on_followed=self._runnable.on_noted,
+            probing=self._probing,
         )
         self._upkeep.rebind(self._runnable.bindings)  # they may have changed meanwhile
 
@@ -169,7 +175,6 @@ class ExchangeSession(Session[RunnableExchangeLink]):
             internal=InternalExchanges(
                 self._brokers, self._runnable.plugin_types, wanted.link, control=control, first=first
             ),
-            monitor=self._runnable.monitors.of(control),
         )
 
     async def _bind(self, building: Builder, starting: asyncio.Future[None]) -> frozenset[Binding]:
@@ -178,7 +183,7 @@ class ExchangeSession(Session[RunnableExchangeLink]):
 
         Changed bindings are followed while messages can't flow yet, too: a downstream may be blocked for hours.
         """
-        if building.may_have_rival or building.replaces:
+        if building.built.may_have_rival or building.replaces:
             await _settled_soon(starting)
         bound = self._runnable.bindings
         await building.complete(bound, holds_queue=starting.done())

@@ -1,31 +1,35 @@
-"""The end of a link that is gone for good: first a wait, while what it built upstream stays, then its removal.
+"""The end of a link that is gone for good: first a wait, while what it built upstream stays, then its removal. And the
+removal of what links kept under a name that their downstream no longer has.
 
-Why: docs/decisions/0030-removal-waits.md
+Why: docs/decisions/0030-removal-waits.md, docs/decisions/0037-cluster-renamed.md
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, Protocol
+
+import structlog
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.rpc import count_messages
+from agent.amqp.rpc import count_consumers, count_messages
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
+from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.removal import announce
 from agent.core.links.upstream_steps import upstream_queue_name
-from agent.core.model import ExchangeLink, QueueType
+from agent.core.model import ExchangeLink, Link, QueueType
 from agent.core.rules import names
-from agent.errors import BrokerError, PermanentError
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError
 from agent.links.exchange import upstream_objects
-from agent.links.exchange.deletion_monitor import Canary
-from agent.links.exchange.upstream_state import UpstreamState
+from agent.links.exchange.upstream_objects import Canary, UpstreamState
 
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
@@ -34,6 +38,11 @@ PATIENCE: Final = 30.0
 NOT_IMPLEMENTED: Final = 540
 READINGS: Final = 20  # whether definitions that are read just now are read
 BETWEEN_READINGS: Final = 0.1
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0  # seconds between looks at a link that may run elsewhere for years
+UNUSED_WITHIN: Final = 30.0  # seconds in which a broker has noticed that a connection of this agent is lost
+
+log = structlog.get_logger()
 
 
 class ExchangeCleanup:
@@ -108,19 +117,14 @@ class RemovalWait:
     async def _look(self) -> None:
         found = None
         # The link has to end, whatever is wrong with looking at its queue.
-        with self._brokers.errors.catching("look at the queue of an unwanted link", link=self._link.id):
-            found = await self._count_in_time()
+        guard = self._brokers.errors.catching("look at the queue of an unwanted link", link=self._link.id)
+        with guard, suppress(BrokerError, TimeoutError):
+            async with asyncio.timeout(LOOK_PATIENCE):
+                found = await self._count()
         self.messages = found
         if found is None:
             await self._leave()
         self.looks += 1
-
-    async def _count_in_time(self) -> int | None:
-        try:
-            async with asyncio.timeout(LOOK_PATIENCE):
-                return await self._count()
-        except (BrokerError, TimeoutError):
-            return None
 
     async def _count(self) -> int:
         if self._control is None:
@@ -183,7 +187,6 @@ class Removal:
                     queue = upstream_queue_name(self._link, up.connection.vhost, self._cluster)
                     if not names.are_too_long(queue):  # or nothing was ever built
                         await self._demolish(up.connection, queue, still)
-                        await Canary(up.connection, self._link.remote_name, queue).remove()
         except BrokerError as error:
             # A queue of another type than is defined now: brokers close the connection over a conditional deletion.
             cause = error.__cause__ or error
@@ -200,8 +203,7 @@ class Removal:
                 await self._delete(spare, queue, still)
         else:
             await self._delete(up, queue, still)
-        for letter in names.LETTERS:
-            await upstream_objects.delete_exchange(up, names.internal_exchange(queue, letter))
+        await _delete_exchanges(up, self._link, queue)
 
     async def _delete(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
         # Connecting may have taken long, and by now the link may be wanted again.
@@ -213,3 +215,67 @@ class Removal:
             raise KeptError(f"{up.where}: queue {queue!r} is kept: the link may be defined again")
         # A queue with another consumer is kept: it is used by something else now.
         await upstream_objects.delete_queue(up, queue, if_empty=not self._messages, is_quorum=self._is_quorum)
+
+
+async def _delete_exchanges(up: Connection, link: ExchangeLink, queue: str) -> None:
+    """Delete the internal exchanges, and the canary."""
+    for letter in names.LETTERS:
+        await upstream_objects.delete_exchange(up, names.internal_exchange(queue, letter))
+    await Canary(up, link.remote_name, queue).remove()
+
+
+class SweptLink(Protocol):
+    """A link that is being run, with its state."""
+
+    link: Link
+    state: LinkState
+    finished: asyncio.Future[None]
+
+
+async def sweep(runners: Iterable[SweptLink], brokers: Brokers, former: str) -> None:
+    """Remove what is left under the former name, for every link once it runs under the new one; links of a mode that
+    keeps all are left alone."""
+    swept = (each for each in runners if each.link.cleans_up)
+    await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
+
+
+async def _sweep(runner: SweptLink, brokers: Brokers, former: str) -> None:
+    pause = FIRST_PAUSE
+    while runner.state.status is not Status.RUNNING:
+        if runner.finished.done():
+            return
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    link = runner.link
+    if not isinstance(link, ExchangeLink):  # no other kind names anything upstream after its downstream
+        return
+    try:
+        upstream = brokers.federation_ends(link).source
+        async with await brokers.control(upstream) as up:
+            queue = upstream_queue_name(link, up.connection.vhost, former)
+            if names.are_too_long(queue):  # so there is none
+                return
+            await _wait_until_unused(up.connection, queue)
+            if former == brokers.cluster:  # it has its former name again
+                return
+            # From here on everything goes to the new queue alone; what is in the former one is in no other.
+            await _delete_exchanges(up.connection, link, queue)
+            is_quorum = link.settings.queue_type is QueueType.QUORUM
+            if is_quorum:
+                async with await brokers.trial(upstream, up.connection.uri) as spare:
+                    await upstream_objects.delete_queue(spare, queue, if_empty=True, is_quorum=True)
+            else:
+                await upstream_objects.delete_queue(up.connection, queue, if_empty=True)
+    except BrokerError as error:
+        log.warning("left under the downstream's former name", link=link.id, former=former, error=str(error))
+
+
+async def _wait_until_unused(connection: Connection, queue: str) -> None:
+    """Wait until the queue has no consumer; raise TransientError if it keeps one: another cluster may have that name by
+    now, and what is there is that one's then."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + UNUSED_WITHIN
+    while await count_consumers(connection, queue):
+        if loop.time() > until:
+            raise TransientError(f"{connection.where}: queue {queue!r} is kept: it has another consumer")
+        await asyncio.sleep(FIRST_PAUSE)

@@ -10,6 +10,7 @@ from typing import Final
 from agent.amqp.data.splice import Counts
 from agent.core.model import Binding
 from agent.links.exchange.builder import EXCHANGE_OR_CANARY, Builder
+from agent.links.exchange.deletion_monitor import DeletionMonitor
 from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
 from agent.links.upkeep import Upkeep
@@ -32,20 +33,22 @@ class ExchangeUpkeep(Upkeep):
         counts: Counts,
         bindings: frozenset[Binding],
         *,
-        on_followed: Callable[[], None] = lambda: None,
-        probing: Probing | None = None,
+        monitor: DeletionMonitor,
+        on_followed: Callable[[], None],
+        probing: Probing | None,
     ) -> None:
         """`bindings` are those that the session was opened with; `on_followed` is called when the bindings or notes to
         show may have changed."""
         super().__init__(flow, counts, building.depth)
+        self.building = building
+        self._monitor = monitor
         self._on_followed = on_followed
-        self._building = building
         self._probing = probing
         self._bindings = bindings
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._to_assert = 0
-        self._tidy_at = self._loop.time() + RIVAL_ENDS if building.may_have_rival else NEVER
+        self._tidy_at = self._loop.time() + RIVAL_ENDS if building.built.may_have_rival else NEVER
         self._must_tidy = False
         self._missing: set[str] = set()
         self._is_type_unknown = False
@@ -62,13 +65,13 @@ class ExchangeUpkeep(Upkeep):
             self._look_at_probes(self._probing, now, is_blocked=is_blocked)
         if now >= self._must_assert_at:
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
-            self._to_assert = max(1, -(-self._building.bound // self._parts))
+            self._to_assert = max(1, -(-self.building.bound // self._parts))
             self.wake.set()
         if now >= self._tidy_at:
             self._tidy_at, self._must_tidy = NEVER, True
             self.wake.set()
         if now >= self._is_old_news_at:
-            self._building.forget_restored()
+            self.building.built.forget_restored()
             self._on_followed()
         waited = self.observe(now, is_blocked=is_blocked, must_look=now >= self.due_at)
         due_at = min(self.due_at, self._must_assert_at, self._tidy_at, self._is_old_news_at)
@@ -77,11 +80,11 @@ class ExchangeUpkeep(Upkeep):
 
     @property
     def _must_assert_at(self) -> float:
-        return self._assert_at if self._building.must_assert else NEVER
+        return self._assert_at if self.building.must_assert else NEVER
 
     @property
     def _is_old_news_at(self) -> float:
-        at = self._building.restored_at
+        at = self.building.built.restored_at
         return NEVER if at is None else at + SHOWN_FOR
 
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
@@ -92,36 +95,9 @@ class ExchangeUpkeep(Upkeep):
 
     # What the monitor finds
 
-    @property
-    def canary(self) -> str | None:
-        return self._building.canary
-
-    @property
-    def lacks_canary(self) -> bool:
-        return self._building.lacks_canary
-
     def place_canary(self) -> None:
         self._must_place_canary = True
         self.wake.set()
-
-    @property
-    def internal(self) -> str | None:
-        return self._building.internal
-
-    @property
-    def is_native(self) -> bool:
-        return self._building.is_native
-
-    @property
-    def assertable(self) -> int:
-        return 0 if self._building.must_assert else self._building.bound
-
-    @property
-    def doubtful(self) -> int:
-        return self._building.doubtful
-
-    async def is_type_known(self) -> bool:
-        return await self._building.is_type_known()
 
     def on_missing(self, name: str) -> None:
         self._missing.add(name)
@@ -136,7 +112,7 @@ class ExchangeUpkeep(Upkeep):
         self.wake.set()
 
     async def run(self) -> None:
-        with self._building.watching(self):
+        with self._monitor.watching(self):
             await super().run()
 
     async def work(self) -> None:
@@ -144,21 +120,21 @@ class ExchangeUpkeep(Upkeep):
         await self._follow()
         if self._must_place_canary:
             self._must_place_canary = False
-            await self._building.ensure_canary()
+            await self.building.ensure_canary()
             self._on_followed()
         if self._must_tidy:
             self._must_tidy = False
-            await self._building.remove_rivals()
+            await self.building.remove_rivals()
         await self.catch_up()
         if self._to_assert:
             count, self._to_assert = self._to_assert, 0
-            await self._building.assert_some(count, between=self._follow)
+            await self.building.assert_some(count, between=self._follow)
             self._on_followed()  # it may have found the upstream exchange missing
 
     async def _repair(self) -> None:
         """Restore what is missing upstream; raise TransientError if the internal exchange is missing or fails, so that
         the link is built again."""
-        building, missing = self._building, self._missing
+        building, missing = self.building, self._missing
         self._missing = set()
         if self._is_type_unknown:
             raise building.lost("is of a type that is no longer known")
@@ -172,10 +148,10 @@ class ExchangeUpkeep(Upkeep):
         since, self._stale_since = self._stale_since, None
         if since is None:
             return
-        await self._building.follow(self._bindings)
+        await self.building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
         self._on_followed()
 
     @property
     def _parts(self) -> int:
-        return max(1, min(ASSERT_PARTS, self._building.bound))
+        return max(1, min(ASSERT_PARTS, self.building.bound))

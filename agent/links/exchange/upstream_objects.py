@@ -1,4 +1,5 @@
-"""The objects that an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange.
+"""The objects that an exchange link keeps upstream besides its bindings: exchange, queue, internal exchange and canary;
+and the record of all that it keeps there.
 
 Why: docs/decisions/0032-few-round-trips.md, docs/decisions/0035-names-over-255-bytes.md
 """
@@ -7,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
-from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
+from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
 from agent.amqp.rpc import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
-from agent.core.fields import Table
+from agent.core.fields import EMPTY, Table
+from agent.core.links.upstream_steps import Known
 from agent.core.model import Exchange, LinkSettings
+from agent.core.rules import names
+from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
+from agent.core.rules.hops import Site
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import InDoubtError, NotEmptyError
+from agent.links.exchange.binder import LeftOut
 
 LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
@@ -185,3 +192,146 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
     doing = f"binding queue {queue!r}"
     await demand(connection, doing, methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+
+
+FALLBACK: Final = "bindings are bound again every 25 s instead, to notice that the upstream exchange was deleted"
+
+
+@dataclass
+class Canary:
+    """The canary of one link: an auto-delete exchange whose only binding leads to the upstream exchange.
+
+    When the upstream exchange is deleted, the binding goes, and the canary with it; re-creating the exchange doesn't
+    bring it back. Nothing is published to it, so nothing reaches the upstream exchange that way.
+    """
+
+    connection: Connection
+    exchange: str
+    queue: str
+    name: str | None = field(init=False)
+    note: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.name = names.canary(self.exchange, self.queue, self.connection.vhost)
+
+    @property
+    def is_needless(self) -> bool:
+        """True if nobody can delete the upstream exchange."""
+        return names.is_permanent(self.exchange)
+
+    async def place(self) -> bool:
+        """Declare and bind the canary. Return True if a deletion of the upstream exchange shows from now on; if not,
+        `note` has the reason, and is empty if the canary is needless.
+
+        Raises BrokerError if the upstream exchange is missing.
+        """
+        self.note = ""
+        if self.is_needless:
+            return False
+        if self.name is None:
+            self.note = (
+                f"the name of vhost {self.connection.vhost!r} is too long for the exchange that notices deletions: "
+                f"{FALLBACK}"
+            )
+            return False
+        refused = await self._declare_and_bind(self.name)
+        if refused is None:
+            return True
+        if refused.code == NOT_FOUND:
+            raise refusal(self.connection, f"binding exchange {self.name!r} to {self.exchange!r}", refused)
+        self.note = (
+            f"{one_line(str(refused))}: {FALLBACK}. Permissions that help: configure and read on "
+            f"'^{names.AGENT_PREFIX}', write on {self.exchange!r}; then restart the link"
+        )
+        return False
+
+    async def survived(self) -> bool:
+        """True if the upstream exchange was not deleted since `place`; a canary that lost its binding is deleted.
+
+        After a broker's restart a look isn't enough: a durable canary outlives an exchange that isn't durable, and a
+        canary may exist unbound. The broker refuses to delete it only if it is bound.
+        """
+        if self.name is None:
+            return False
+        values = {"exchange": self.name, "if_unused": True}
+        found = await attempt(self.connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, **values)
+        return isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
+
+    async def remove(self) -> None:
+        if self.name is not None:
+            await delete_exchange(self.connection, self.name)
+
+    async def _declare_and_bind(self, name: str) -> ChannelClosedError | None:
+        """Declare and bind the canary, with both requests sent at once on a separate channel, which a refusal closes;
+        return the refusal, if any."""
+        channel = self.connection.wire.begin_channel()
+        attributes = {"type": "fanout", "durable": True, "auto_delete": True, "internal": True}
+        declared = channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, **attributes)
+        binding = {"destination": self.exchange, "source": name}
+        bound = channel.ask(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, **binding)
+        try:
+            await declared
+            await bound
+        except ChannelClosedError as error:
+            if declared.exception() is None:
+                await delete_exchange(self.connection, name)  # without a binding it would stay for good
+            return error
+        finally:
+            channel.leave()
+        return None
+
+
+@dataclass
+class UpstreamState:
+    """The record of what exists upstream for a link; without a letter it isn't known what is bound.
+
+    It holds for one cluster: endpoints that may be used for one another may be several.
+    """
+
+    site: Site | None = None
+    queue: str = ""
+    letter: str | None = None
+    bound: frozenset[GroupedBinding] = frozenset()
+    arguments: Table = EMPTY  # that the definition asked for
+    note: str = ""
+    left_out: tuple[LeftOut, ...] = ()
+    has_canary: bool = False
+    canary_note: str = ""  # why there is none
+    restored: str = ""  # that the upstream exchange was missing
+    restored_at: float | None = None
+    may_have_rival: bool = False  # whoever served the link until now may still be building
+    doubtful: list[GroupedBinding] = field(default_factory=list)
+    """Groups to bind once more: nothing would have shown a deletion when they were bound, or another agent may have
+    replaced what they were bound to since a former session."""
+
+    @property
+    def known(self) -> Known | None:
+        if self.letter is None or self.site is None:
+            return None
+        return Known(
+            self.site,
+            self.queue,
+            self.letter,
+            self.arguments,
+            self.bound,
+            has_canary=self.has_canary,
+            left_out=frozenset(each.group for each in self.left_out),
+            canary_is_refused=bool(self.canary_note) and not self.has_canary,
+        )
+
+    def forget_restored(self) -> None:
+        self.restored, self.restored_at = "", None
+
+    @property
+    def notes(self) -> str:
+        """The text for operators about what was built; empty if all is as defined."""
+        notes = self.note, self.canary_note, self.restored, _of_left_out(self.left_out)
+        return "; ".join(note for note in notes if note)
+
+
+def _of_left_out(left_out: tuple[LeftOut, ...]) -> str:
+    if not left_out:
+        return ""
+    first, others = left_out[0], len(left_out) - 1
+    more = f", nor can {others} more" if others else ""
+    return f"the binding with key {one_line(first.group.routing_key)!r} can't be made upstream{more}: {first.why}"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import ceil
+from typing import cast
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import ChannelPool, Shared
@@ -15,6 +16,7 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
+from agent.links.exchange.builder import Builder
 from agent.links.exchange.deletion_monitor import (
     DOUBTFUL_PER_SECOND,
     DOUBTFUL_WITHIN,
@@ -31,9 +33,10 @@ from tests.unit.amqp.wire.link import Wire, feed, opened, turn
 
 
 class Link:
-    """What a monitor sees of a link."""
+    """What a monitor sees of a link, and of what it keeps upstream."""
 
     def __init__(self, name: str, assertable: int = 1) -> None:
+        self.building = cast("Builder", self)
         self.canary: str | None = f"canary {name}"
         self.internal: str | None = f"internal {name}"
         self.assertable = assertable

@@ -13,7 +13,7 @@ from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.model import Link
 from agent.links.brokers import Brokers
-from agent.links.exchange.renaming import UNUSED_WITHIN, sweep
+from agent.links.exchange.removal import UNUSED_WITHIN, sweep
 from tests.simulation.broker.exchanges import Exchange
 from tests.simulation.broker.queues import Queue
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
