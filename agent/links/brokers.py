@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -68,9 +68,7 @@ class Brokers:
     quarantines: Quarantines = field(init=False)
     _heard: LastHeard = field(default_factory=LastHeard)
     _gates: WeakValueDictionary[Hashable, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
-    _dedicated: dict[tuple[End, str], float] = field(
-        default_factory=dict
-    )  # links with connections of their own, until when
+    _dedicated: dict[tuple[End, str], float] = field(default_factory=dict)  # links with their own, until when
     _controls: Pool = field(init=False)
     _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)
@@ -85,7 +83,8 @@ class Brokers:
 
     def renew(self, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
         """Give the open connections of these ends their other passwords; they stay open."""
-        renew((self._controls, self._sources, self._destinations, self._probing), ends, tasks)
+        for pool in (self._controls, self._sources, self._destinations, self._probing):
+            _renew(pool, ends, tasks)
 
     def federation_ends(self, link: Link) -> Ends:
         """The ends of a link that federates."""
@@ -105,7 +104,7 @@ class Brokers:
 
         try:
             for key, width in (((addresses, vhost), CHANGED_BY_VHOST), (addresses, CHANGED_AT_ONCE)):
-                gate = self._gate(key, width)
+                gate = self._gates.setdefault(key, asyncio.Semaphore(width))
                 await gate.acquire()
                 held.append(gate)
             timer = asyncio.get_running_loop().call_later(LONGEST_CHANGE, give_back)
@@ -115,12 +114,6 @@ class Brokers:
                 timer.cancel()
         finally:
             give_back()
-
-    def _gate(self, key: Hashable, width: int) -> asyncio.Semaphore:
-        found = self._gates.get(key)
-        if found is None:
-            found = self._gates[key] = asyncio.Semaphore(width)
-        return found
 
     def may_have_dedicated(self, end: End, link_id: str, *, now: float, until: float) -> bool:
         """True if a link gets connections of its own for a while. If many need them, none of them is to blame: their
@@ -136,22 +129,22 @@ class Brokers:
         takes."""
         return await self._controls.acquire(
             (end, None, None, self.is_shared),
-            lambda: self._permitted(self._connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
+            lambda: self._connect(end, [self._timed(uri) for uri in _shuffled(end.uris)]),
         )
 
     def asking(self, end: End) -> Connection | None:
         """The connection for requests to a broker, if one is open."""
         return next(self._controls.standing((end, None, None, self.is_shared)), None)
 
-    async def _connect(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-        return await connect_any(
+    async def _connect(
+        self, end: End, uris: Sequence[AmqpUri], *, name: str = "", publishes: bool = False
+    ) -> Connection:
+        """Connect; where nothing is published later, a broker answers whatever alarm it has."""
+        connection = await connect_any(
             uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost, heard=self._heard
         )
-
-    async def _connect_silent(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-        """Connect without publishing anything later: a broker answers on such a connection whatever alarm it has."""
-        connection = await self._connect(end, uris, name=name)
-        connection.wire.answers_while_blocked = True
+        connection.wire.answers_while_blocked = not publishes
+        connection.wire.permit = self.permit
         return connection
 
     def _timed(self, uri: AmqpUri) -> AmqpUri:
@@ -166,29 +159,22 @@ class Brokers:
         Only links with an equal `dedicated` share a connection, such as the id of one that shares it with no other.
         """
         return await self._sources.acquire(
-            (end, uri, dedicated, self.is_shared),
-            lambda: self._permitted(self._connect_silent(end, [self._timed(uri)])),
+            (end, uri, dedicated, self.is_shared), lambda: self._connect(end, [self._timed(uri)])
         )
 
     async def destination(self, end: End, uri: AmqpUri | None = None, *, dedicated: str | None = None) -> Shared:
         """A shared connection to publish messages on; by default to any of the URIs."""
-        uris = None if uri is None else [uri]
         with happening_on(Side.DOWNSTREAM):
             return await self._destinations.acquire(
                 (end, uri, dedicated),
-                lambda: self._permitted(self._connect(end, _shuffled(end.uris) if uris is None else uris)),
+                lambda: self._connect(end, _shuffled(end.uris) if uri is None else [uri], publishes=True),
             )
 
     async def probing(self, end: End, uri: AmqpUri) -> Shared:
         """A shared connection to publish probes on: an alarm there holds up nothing else."""
         return await self._probing.acquire(
-            (end, uri, None), lambda: self._permitted(self._connect(end, [self._timed(uri)], name=PROBES))
+            (end, uri, None), lambda: self._connect(end, [self._timed(uri)], name=PROBES, publishes=True)
         )
-
-    async def _permitted(self, opening: Coroutine[Any, Any, Connection]) -> Connection:
-        connection = await opening
-        connection.wire.permit = self.permit
-        return connection
 
     def sever(self, why: BrokerError) -> None:
         """End all connections of links at once: another agent of the group may run them."""
@@ -197,11 +183,11 @@ class Brokers:
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """Open a connection that may be lost."""
-        return await self._permitted(self._connect_silent(end, [uri], name=TRIAL))
+        return await self._connect(end, [uri], name=TRIAL)
 
     async def looking(self, end: End) -> Connection:
         """Open a separate connection, for a command."""
-        return await self._connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
+        return await self._connect(end, _shuffled(end.uris), name=QUARANTINE)
 
     def capture(
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
@@ -213,16 +199,9 @@ class Brokers:
             return None
 
         async def connect() -> Connection:
-            return await self._permitted(self._connect(source, [up.uri], name=QUARANTINE))  # by its password of now
+            return await self._connect(source, [up.uri], name=QUARANTINE, publishes=True)  # by its password of now
 
-        lane = Lane(
-            link,
-            up.wire,
-            options.queue,
-            is_quorum=is_quorum,
-            destination=options.destination,
-            opener=connect,
-        )
+        lane = Lane(link, up.wire, options.queue, is_quorum=is_quorum, destination=options.destination, opener=connect)
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
@@ -258,25 +237,21 @@ def renewed_ends(changes: Iterable[tuple[Ends, Ends]]) -> dict[End, End]:
     return {former: now for former, now in only.items() if differ_in_passwords(former.uris, now.uris)}
 
 
-def renew(pools: Iterable[Pool], ends: Mapping[End, End], tasks: GuardedTasks) -> None:
+def _renew(pool: Pool, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
     """Move open connections to the ends with the other passwords, so that links that begin later share them."""
     uris = {former: _successors(former, now) for former, now in ends.items()}
     apart = {old: new for each in uris.values() for old, new in each.items()}
 
-    def successor(key: Hashable) -> Hashable:
-        """The new key for one of the keys that `Brokers` uses: an end, or an end with what else keeps its connections
-        apart."""
-        if isinstance(key, tuple):
-            end, uri, other, *more = key
-            return ends.get(end, end), uris.get(end, {}).get(uri, uri), apart.get(other, other), *more
-        return ends.get(key, key) if isinstance(key, End) else key
+    def successor(key: Any) -> Hashable:
+        """The new key for one of the keys that `Brokers` uses: an end, with what else keeps its connections apart."""
+        end, uri, other, *more = key
+        return ends.get(end, end), uris.get(end, {}).get(uri, uri), apart.get(other, other), *more
 
-    for pool in pools:
-        for key, connection in pool.rekey(successor):
-            end = key[0] if isinstance(key, tuple) else key
-            found = uris.get(end, {}).get(connection.uri) if isinstance(end, End) else None
-            if found is not None:
-                renew_connection(connection, found, tasks)
+    moved: list[tuple[Any, Connection]] = pool.rekey(successor)
+    for (end, *_), connection in moved:
+        found = uris.get(end, {}).get(connection.uri)
+        if found is not None:
+            renew_connection(connection, found, tasks)
 
 
 def _successors(former: End, now: End) -> dict[AmqpUri, AmqpUri]:

@@ -18,13 +18,20 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names
-from agent.errors import BrokerError
-from agent.links.errors import ServedElsewhereError
+from agent.errors import AgentError, BrokerError
 from agent.links.flow_options import FlowOptions
 from agent.links.window import Window
 
 FULL_PATIENCE: Final = 1.0
 BETWEEN_LOOKS: Final = 0.005
+
+
+class ServedElsewhereError(AgentError):
+    """Another consumer has the link's queue: the native plugin, or another agent."""
+
+    def __init__(self, message: str, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
 
 
 class Consumer:

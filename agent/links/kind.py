@@ -22,7 +22,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.poison_search import Watch
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Binding, Link
-from agent.errors import BrokerError, Side
+from agent.errors import BrokerError, PermanentError, Side, TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
@@ -108,6 +108,14 @@ class Session(ABC, Generic[RunnableT]):
         """
         if self._upkeep is not None:
             await self._upkeep.run()
+
+
+class KeptError(PermanentError):
+    """Something that was to be deleted is kept for now, and may be deleted later."""
+
+
+class InDoubtError(TransientError):
+    """It can't be known now if messages wait in a queue."""
 
 
 class Removing(Protocol):

@@ -20,10 +20,10 @@ from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
 from agent.errors import BrokerError, Side
+from agent.links.consumer import ServedElsewhereError
 from agent.links.ends import End
-from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
-from agent.links.kind import Removing, RunnableLink
+from agent.links.kind import InDoubtError, KeptError, Removing, RunnableLink
 from agent.links.registry import Kinds
 from agent.runtime.session_runner import IdleBacklog, SessionRunner
 from agent.runtime.upstream_counters import CountedVhost

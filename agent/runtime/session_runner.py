@@ -23,8 +23,8 @@ from agent.core.model import Link
 from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
+from agent.links.consumer import ServedElsewhereError
 from agent.links.ends import End
-from agent.links.errors import ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import RunnableLink, Session
 

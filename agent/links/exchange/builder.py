@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from agent.amqp.connection_pool import Shared
+from agent.amqp.declares import Opener
 from agent.core.links.upstream_steps import (
     Connect,
     DeleteInternal,
@@ -27,7 +28,7 @@ from agent.core.model import Binding
 from agent.core.rules import names
 from agent.core.rules.bindings import GroupedBinding, difference
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.links.errors import ServedElsewhereError
+from agent.links.consumer import ServedElsewhereError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.binder import Binder, LeftOut
 from agent.links.exchange.internal_exchange import InternalExchanges
@@ -45,7 +46,10 @@ class Builder:
     """Builds, for one session, what a link keeps upstream. `prepare` comes first, then `complete`, then `replace`, then
     the other methods; all may raise BrokerError."""
 
-    def __init__(self, wanted: Wanted, *, control: Shared, built: UpstreamState, internal: InternalExchanges) -> None:
+    def __init__(
+        self, wanted: Wanted, *, control: Shared, built: UpstreamState, internal: InternalExchanges, spare: Opener
+    ) -> None:
+        """`spare` opens a connection that may be lost."""
         self._wanted = wanted
         self._link = wanted.link
         self._queue = wanted.queue
@@ -53,6 +57,7 @@ class Builder:
         self._channels = control.channels
         self.built = built
         self._exchanges = internal
+        self._spare = spare
         self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
@@ -275,7 +280,7 @@ class Builder:
         """Delete what another agent that lost the queue to this link has built: nobody knows what is bound to it."""
         self.built.may_have_rival = False
         other = self._wanted.internal(names.other_letter(self._letter))
-        if await upstream_objects.exists(self._up, other, spare=self._exchanges.spare):
+        if await upstream_objects.exists(self._up, other, spare=self._spare):
             await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
@@ -360,16 +365,15 @@ class Builder:
 
     async def _ensure_exchange(self) -> bool:
         name, like = self._link.remote_name, self._wanted.link.exchange
-        return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
+        return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._spare)
 
     async def _ensure_queue(self) -> tuple[int, str]:
-        settings, spare = self._link.settings, self._exchanges.spare
-        return await upstream_objects.ensure_queue(self._up, self._queue, settings, spare=spare)
+        return await upstream_objects.ensure_queue(self._up, self._queue, self._link.settings, spare=self._spare)
 
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
         exist = await gather_both(
-            upstream_objects.exists(self._up, self._wanted.internal(first), spare=self._exchanges.spare),
-            upstream_objects.exists(self._up, self._wanted.internal(second), spare=self._exchanges.spare),
+            upstream_objects.exists(self._up, self._wanted.internal(first), spare=self._spare),
+            upstream_objects.exists(self._up, self._wanted.internal(second), spare=self._spare),
         )
         return tuple(letter for letter, exists in zip(names.LETTERS, exist, strict=True) if exists)

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
-from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
+from agent.amqp.declares import Opener
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
-from agent.core.model import ExchangeLink
 from agent.errors import BrokerError
-from agent.links.brokers import Brokers
 from agent.links.exchange.upstream_objects import declare_internal
 
 
@@ -51,16 +49,12 @@ class InternalExchanges:
     A broker that was away may have come back as another release, or with another set of plugins.
     """
 
-    def __init__(
-        self, brokers: Brokers, types: PluginTypes, link: ExchangeLink, *, control: Shared, first: asyncio.Future[Any]
-    ) -> None:
-        """`first` has to be done before a connection is spent on finding out about the type."""
-        self._brokers = brokers
+    def __init__(self, types: PluginTypes, control: Shared, *, spare: Opener) -> None:
+        """`spare` opens a connection that may be lost."""
         self._types = types
         self._found = types.of(control)
-        self._link = link
         self._control = control
-        self._first = first
+        self._spare = spare
 
     async def declare(self, name: str, native: Table) -> bool:
         """Declare an internal exchange; return True if it is of the plugin's type, whose arguments are `native`."""
@@ -108,15 +102,10 @@ class InternalExchanges:
         """Declare the internal exchange on a connection that may be lost; return True if it is of the plugin's type. If
         no connection is to be had, the type that every broker knows will do."""
         try:
-            async with await self.spare() as connection:
+            async with await self._spare() as connection:
                 speaks = await declare_internal(connection, name, native=native)
         except BrokerError:
             return False
         if speaks:
             self._types.endpoints.add(self._control.connection.uri)
         return speaks
-
-    async def spare(self) -> Connection:
-        """Open a connection that may be lost, after those that the link needs."""
-        await asyncio.wait([self._first])
-        return await self._brokers.trial(self._brokers.federation_ends(self._link).source, self._control.connection.uri)

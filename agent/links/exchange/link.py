@@ -168,14 +168,15 @@ class ExchangeSession(Session[RunnableExchangeLink]):
         )
 
     def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Builder:
-        return Builder(
-            wanted,
-            control=control,
-            built=self._runnable.built,
-            internal=InternalExchanges(
-                self._brokers, self._runnable.plugin_types, wanted.link, control=control, first=first
-            ),
-        )
+        runnable = self._runnable
+
+        async def spare() -> Connection:
+            """Open a connection that may be lost, after those that the link needs."""
+            await asyncio.wait([first])
+            return await self._brokers.trial(runnable.ends.source, control.connection.uri)
+
+        internal = InternalExchanges(runnable.plugin_types, control, spare=spare)
+        return Builder(wanted, control=control, built=runnable.built, internal=internal, spare=spare)
 
     async def _bind(self, building: Builder, starting: asyncio.Future[None]) -> frozenset[Binding]:
         """Bind everything, and return the bindings. Messages that wait in the queue flow meanwhile: there may be very

@@ -27,9 +27,9 @@ from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.ends import End
-from agent.links.errors import InDoubtError, KeptError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.upstream_objects import Canary, UpstreamState
+from agent.links.kind import InDoubtError, KeptError
 
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0

@@ -26,8 +26,8 @@ from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.links.errors import InDoubtError, NotEmptyError
 from agent.links.exchange.binder import LeftOut
+from agent.links.kind import InDoubtError, KeptError
 
 LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
@@ -124,7 +124,7 @@ async def delete_exchange(connection: Connection, name: str) -> None:
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
     """Delete a queue only if it has no consumer, with `if_empty` only if it has no messages; raise TransientError or
-    NotEmptyError otherwise. A consumer that just left may still be counted.
+    KeptError otherwise. A consumer that just left may still be counted.
 
     Brokers accept no conditions for quorum queues, and close the connection over them: the queue is looked at first.
     That may cost the connection, too, so it has to be one that is not shared.
@@ -151,7 +151,7 @@ def _kept(connection: Connection, name: str, *, consumers: int | None, messages:
     if consumers:
         return TransientError(f"{connection.where}: queue {name!r} is kept: it has another consumer")
     if messages:
-        return NotEmptyError(f"{connection.where}: queue {name!r} is kept: messages wait in it")
+        return KeptError(f"{connection.where}: queue {name!r} is kept: messages wait in it")
     return None
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent.core import fields
 from agent.core.model import AckMode
 from agent.errors import BrokerError
-from agent.links.errors import ServedElsewhereError
+from agent.links.consumer import ServedElsewhereError
 from tests.integration.amqp.links import until, until_depth
 from tests.integration.links.flows import options, running
 from tests.lab.node import Node

@@ -15,8 +15,8 @@ from agent.core.links.upstream_account import Compared, QueueCounts
 from agent.core.model import Link, LinkSettings
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
+from agent.links.consumer import ServedElsewhereError
 from agent.links.ends import End
-from agent.links.errors import ServedElsewhereError
 from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
 from agent.runtime.upstream_counters import CountedVhost

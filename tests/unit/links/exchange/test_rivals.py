@@ -15,7 +15,7 @@ from agent.core.model import Binding
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.errors import ServedElsewhereError
+from agent.links.consumer import ServedElsewhereError
 from agent.links.exchange.link import LOOK_EVERY, ExchangeLinks, RunnableExchangeLink
 from tests.simulation.broker import exchanges
 from tests.simulation.broker.broker import Broker
