@@ -11,12 +11,12 @@ import struct
 from functools import cache
 from typing import Final
 
+from agent.amqp.data import header_table
 from agent.amqp.data.table_scan import Names
 from agent.amqp.wire.tables import short_string
 from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 
 _U32: Final = struct.Struct(">I")
-_ARRAY: Final = ord("A")
 _TABLE: Final = ord("F")
 _INVALID: Final = Names(INVALID_HEADERS)
 
@@ -24,17 +24,18 @@ _INVALID: Final = Names(INVALID_HEADERS)
 def keep_invalid(headers: bytes, value: bytes, *, name: str = RECEIVED_FROM) -> bytes:
     """The headers with `value`, that of a header called `name` which isn't an array, put into `x-invalid-headers`
     before those that are there."""
-    found = _INVALID.find(headers, 4, len(headers))
+    found = header_table.find(headers, _INVALID)
     if found is None:
         return table(headers[4:], _invalid(b"", value, name=name))
-    begin, at, after = found
-    standing = headers[at:after]
+    standing = headers[found.value : found.after]
     if standing[0] != _TABLE:
         invalid = _invalid(short_string(INVALID_HEADERS) + array(standing), value, name=name)
     else:
-        others, earlier = _without(standing, name)
-        invalid = _invalid(others, value + earlier, name=name)
-    return table(headers[4:begin], invalid, headers[after:])
+        kept = standing[1:]
+        earlier = header_table.value_of(kept, _names(name)) or b""
+        others = header_table.without(kept, _names(name))[4:]
+        invalid = _invalid(others, value + (earlier[5:] if earlier[:1] == b"A" else earlier), name=name)
+    return table(headers[4 : found.begin], invalid, headers[found.after :])
 
 
 def array(items: bytes) -> bytes:
@@ -55,17 +56,3 @@ def _invalid(others: bytes, values: bytes, *, name: str) -> bytes:
 @cache
 def _names(name: str) -> Names:
     return Names(name)
-
-
-def _without(standing: bytes, name: str) -> tuple[bytes, bytes]:
-    """The other entries of a table (with its tag), and the values that the first of that name has."""
-    others: list[bytes] = []
-    earlier: bytes | None = None
-    at = 5
-    while (found := _names(name).find(standing, at, len(standing))) is not None:
-        others.append(standing[at : found.begin])
-        if earlier is None:
-            kept = standing[found.value : found.after]
-            earlier = kept[5:] if kept[0] == _ARRAY else kept
-        at = found.after
-    return b"".join([*others, standing[at:]]), earlier or b""

@@ -23,7 +23,6 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
-from agent.core.fields import Table
 from agent.core.model import QueueType
 from agent.core.rules import declarations, quarantine
 from agent.errors import BrokerError
@@ -286,13 +285,9 @@ async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
 
 
 def _attributes(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
-    """The attributes of the quarantine, with its type in any case: the vhost's default may be another."""
-    arguments = _quorum(connection) if is_quorum else ((declarations.TYPE, fields.text(QueueType.CLASSIC)),)
-    return {"durable": True, "arguments": arguments}
-
-
-def _quorum(connection: Connection) -> Table:
-    """The arguments of a quorum queue without a delivery limit: looking into such a queue counts as a delivery, and a
-    limit would empty it."""
-    limit = (("x-delivery-limit", fields.long(-1)),) if connection.server.limits_deliveries else ()
-    return (declarations.TYPE, fields.text(QueueType.QUORUM)), *limit
+    """The attributes of the quarantine, with its type in any case: the vhost's default may be another. A quorum queue
+    has no delivery limit: looking into such a queue counts as a delivery, and a limit would empty it."""
+    arguments = [(declarations.TYPE, fields.text(QueueType.QUORUM if is_quorum else QueueType.CLASSIC))]
+    if is_quorum and connection.server.limits_deliveries:
+        arguments.append(("x-delivery-limit", fields.long(-1)))
+    return {"durable": True, "arguments": tuple(arguments)}

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -130,14 +129,3 @@ class DeletionMonitor:
         if native and not await native[0].building.is_type_known():
             for link in native:
                 link.on_unknown_type()
-
-
-class DeletionMonitors:
-    """The deletion monitors, one for each connection for requests to upstreams."""
-
-    def __init__(self, errors: UnexpectedErrors) -> None:
-        self._errors = errors
-        self._monitors: WeakKeyDictionary[Shared, DeletionMonitor] = WeakKeyDictionary()
-
-    def of(self, control: Shared) -> DeletionMonitor:
-        return self._monitors.setdefault(control, DeletionMonitor(control, self._errors))

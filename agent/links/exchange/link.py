@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
@@ -23,7 +24,7 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import written_uri
 from agent.links.exchange.builder import Builder
-from agent.links.exchange.deletion_monitor import DeletionMonitors
+from agent.links.exchange.deletion_monitor import DeletionMonitor
 from agent.links.exchange.internal_exchange import InternalExchanges, PluginTypes
 from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
@@ -44,7 +45,7 @@ class ExchangeLinks(Kind[ExchangeLink]):
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
         self.plugin_types = PluginTypes()
-        self.monitors = DeletionMonitors(brokers.errors)
+        self.monitors: WeakKeyDictionary[Shared, DeletionMonitor] = WeakKeyDictionary()
 
     def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(self, link, counts, on_noted)
@@ -138,7 +139,7 @@ class ExchangeSession(Session[RunnableExchangeLink]):
             flow,
             self._runnable.counts,
             bound,
-            monitor=self._runnable.monitors.of(control),
+            monitor=self._runnable.monitors.setdefault(control, DeletionMonitor(control, self._brokers.errors)),
             on_followed=self._runnable.on_noted,
             probing=self._probing,
         )

@@ -6,30 +6,97 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.rpc import count_consumers
+from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
+from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
+from agent.amqp.rpc import count_consumers, refusal
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.core import fields
 from agent.core.links import prefetch
-from agent.core.model import QueueLink
+from agent.core.model import Queue, QueueLink
 from agent.core.rules import names
-from agent.errors import Side, happening_on
+from agent.core.rules.declarations import like_queue, undeclarable
+from agent.errors import BrokerError, PermanentError, Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import End, Ends, written_uri
+from agent.links.ends import End, written_uri
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.queue.upkeep import LocalQueue, QueueUpkeep, Timing
-from agent.links.queue.upstream_queue import UpstreamQueues
+from agent.links.queue.upkeep import QueueUpkeep, Timing
 from agent.links.queue.visits import VisitHeaders
 from agent.tasks import gather_both
 
 TRIED_EVERY: Final = 6  # looks
 PRIORITY: Final = (("x-priority", fields.long(-1)),)  # consumers upstream go first
+
+
+class UpstreamQueues:
+    """Declares the queues that links consume from, and remembers, for all links, which brokers take transient queues.
+
+    Some close the connection over one. So on each connection the first one is declared on a spare connection.
+    """
+
+    def __init__(self) -> None:
+        self._takers: WeakSet[Connection] = WeakSet()
+        self._trials: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
+
+    async def ensure(self, connection: Connection, name: str, like: Queue, *, spare: Opener) -> None:
+        """Use an existing queue as it is; declare a missing one with the downstream's attributes.
+
+        Some brokers close the connection over a refusal with a long name: those are asked on a `spare` one.
+        """
+        found = await declare_any(connection, "queue", name, spare=spare, passive=True)
+        if not isinstance(found, ChannelClosedError):
+            return
+        if found.code != NOT_FOUND:
+            raise refusal(connection, f"looking for queue {name!r}", found)
+        if like.unusable is not None:
+            raise PermanentError(f"{connection.where}: {undeclarable(name, like)}")
+        attributes = {"durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}
+        found = await self._declared(connection, spare, name, attributes)
+        if not isinstance(found, ChannelClosedError):
+            return
+        # Unless somebody was quicker, with other attributes: those count.
+        if found.code == PRECONDITION_FAILED:
+            standing = await declare_any(connection, "queue", name, spare=spare, passive=True)
+            if not isinstance(standing, ChannelClosedError):
+                return
+        raise refusal(connection, f"declaring the missing queue {name!r}", found)
+
+    async def _declared(
+        self, connection: Connection, spare: Opener, name: str, values: dict[str, Any]
+    ) -> Call | ChannelClosedError:
+        is_doubtful = not values["durable"] and connection.server.may_refuse_transient_queues
+        if is_doubtful and connection not in self._takers:
+            return await self._try_transient(connection, spare, name, values)
+        return await declare_any(connection, "queue", name, spare=spare, **values)
+
+    async def _try_transient(
+        self, connection: Connection, spare: Opener, name: str, values: dict[str, Any]
+    ) -> Call | ChannelClosedError:
+        async with self._trials.setdefault(connection, asyncio.Lock()):
+            if connection in self._takers:
+                return await declare_any(connection, "queue", name, spare=spare, **values)
+            async with await spare() as spared:
+                try:
+                    found = await declare(spared, "queue", name, **values)
+                except BrokerError as error:
+                    if closing_code(error) != INTERNAL_ERROR:
+                        raise
+                    raise PermanentError(
+                        f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "
+                        f"it as a transient queue, which it is downstream: declare it upstream as durable ({error})"
+                    ) from error
+            if not isinstance(found, ChannelClosedError):
+                self._takers.add(connection)
+            return found
 
 
 class QueueLinks(Kind[QueueLink]):
@@ -82,7 +149,9 @@ class QueueSession(Session[RunnableQueueLink]):
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
         connections, dedicated = self._connections, self._dedicated
         publishing = connections.to_destination(ends.destination, dedicated=dedicated)
-        (upstream, local), down = await gather_both(self._ask_both(ends), publishing)
+        (upstream, local), down = await gather_both(
+            gather_both(connections.ask(ends.source), self._ask_downstream(ends.destination)), publishing
+        )
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         there = upstream.connection
         runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
@@ -94,18 +163,15 @@ class QueueSession(Session[RunnableQueueLink]):
         upkeep = QueueUpkeep(
             flow,
             runnable.counts,
-            LocalQueue(link.vhost, link.name, local, self._brokers.consumers),
-            control=upstream,
-            remote_name=link.remote_name,
+            link,
+            upstream=upstream,
+            local=local,
+            consumers=self._brokers.consumers,
             headers=headers,
             timing=runnable.timing,
-            is_auto_delete=link.queue.auto_delete,
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
-
-    async def _ask_both(self, ends: Ends) -> tuple[Shared, Shared]:
-        return await gather_both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
 
     async def _ask_downstream(self, end: End) -> Shared:
         """Get a connection for requests to the downstream. Some brokers close it instead of answering that a queue with

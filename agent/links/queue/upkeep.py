@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
@@ -14,39 +13,13 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.rpc import look_into
 from agent.core.links.demand import SOON, Demand, Look
+from agent.core.model import QueueLink
 from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on
 from agent.links.flow import Flow
 from agent.links.queue.visits import VisitHeaders
 from agent.links.upkeep import Upkeep
 from agent.tasks import GuardedTasks, UnexpectedErrors
-
-
-@dataclass(frozen=True, slots=True)
-class LocalQueue:
-    vhost: str
-    name: str
-    control: Shared
-    consumers: Consumers
-
-    async def look(self) -> Look | None:
-        """Look at the queue; None before it is known which of its consumers are links themselves."""
-        with happening_on(Side.DOWNSTREAM):
-            ready, consumers = await look_into(self.control, self.name)
-        below = self.consumers.below_zero(self.vhost, self.name)
-        if consumers and below is None:
-            return None
-        return Look(ready, max(0, consumers - (below or 0)))
-
-    def watching(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """A context in which `wake` is called when its consumers have come or gone."""
-        return self.consumers.watching(self.vhost, self.name, wake)
-
-    @property
-    def is_heard(self) -> bool:
-        """True if events report that its consumers have come or gone."""
-        return self.consumers.is_heard
-
 
 EVERY: Final = 0.05
 MOST_LOOKS: Final = 50  # in a tick: with more links that are due, each looks less often
@@ -104,23 +77,25 @@ class QueueUpkeep(Upkeep):
         self,
         flow: Flow,
         counts: Counts,
-        queue: LocalQueue,
+        link: QueueLink,
         *,
-        control: Shared,
-        remote_name: str,
+        upstream: Shared,
+        local: Shared,
+        consumers: Consumers,
         headers: VisitHeaders,
         timing: Timing,
-        is_auto_delete: bool,
     ) -> None:
-        """`control` is the connection on which the upstream queue is looked at."""
+        """`upstream` and `local` are the connections on which the queues there are looked at; `consumers` are those of
+        the downstream."""
         super().__init__(flow, counts, self._look_upstream)
-        self._queue = queue
-        self._control = control
-        self._remote_name = remote_name
+        self._link = link
+        self._upstream = upstream
+        self._local = local
+        self._consumers = consumers
         self._headers = headers
         self._timing = timing
         now = self._loop.time()
-        self._demand = Demand(is_auto_delete=is_auto_delete)
+        self._demand = Demand(is_auto_delete=link.queue.auto_delete)
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
         self._due_at = now
         self._seen_forwarded = counts.forwarded
@@ -167,7 +142,8 @@ class QueueUpkeep(Upkeep):
         self.wake.set()
 
     async def run(self) -> None:
-        with self._timing.timing(self), self._queue.watching(self._look_now):
+        link = self._link
+        with self._timing.timing(self), self._consumers.watching(link.vhost, link.name, self._look_now):
             self._look_now()  # consumers may have come or gone before they were watched
             await super().run()
 
@@ -181,21 +157,26 @@ class QueueUpkeep(Upkeep):
     async def _look(self) -> None:
         self._is_due = False
         self._due_at = self._loop.time() + SOON  # in case that it takes long
-        seen, now = await self._queue.look(), self._loop.time()
+        seen, now = await self._look_at_local(), self._loop.time()
         self._seen_forwarded = self._counts.forwarded
         if seen is not None:
-            self._demand.look(now, self._with_counts(seen))
-        self._due_at = now + (SOON if seen is None else self._demand.due_in(is_heard=self._queue.is_heard))
+            self._demand.look(now, seen)
+        self._due_at = now + (SOON if seen is None else self._demand.due_in(is_heard=self._consumers.is_heard))
         self._explain()
 
-    def _with_counts(self, seen: Look) -> Look:
-        headers = self._headers
-        return replace(
-            seen, forwarded=self._counts.forwarded, most_visits=headers.most_visits, revisited=headers.revisited
-        )
+    async def _look_at_local(self) -> Look | None:
+        """Look at the downstream queue; None before it is known which of its consumers are links themselves."""
+        link, headers = self._link, self._headers
+        with happening_on(Side.DOWNSTREAM):
+            ready, consumers = await look_into(self._local, link.name)
+        below = self._consumers.below_zero(link.vhost, link.name)
+        if consumers and below is None:
+            return None
+        users = max(0, consumers - (below or 0))
+        return Look(ready, users, self._counts.forwarded, headers.most_visits, headers.revisited)
 
     async def _look_upstream(self) -> int:
-        ready, consumers = await look_into(self._control, self._remote_name)
+        ready, consumers = await look_into(self._upstream, self._link.remote_name)
         self._others_upstream = consumers - int(self._demand.takes)
         return ready
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from agent.amqp.data import header_table
@@ -24,24 +24,17 @@ _TIMESTAMP: Final = Names(TIMESTAMP)
 _ARRAY: Final = ord("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Stamped:
-    """The contents of both headers; `clock` returns seconds since 1970. None leaves a header out."""
-
-    entry: Field | None
-    clock: Callable[[], float] | None
-
-
 class ShovelHeaders:
     """Adds one header or both. An earlier shovel's entries stay behind the new one; its timestamp is replaced."""
 
     varies = False
 
-    def __init__(self, stamped: Stamped, changes: PropertyChanges) -> None:
+    def __init__(self, entry: Field | None, clock: Callable[[], float] | None, changes: PropertyChanges) -> None:
+        """`clock` returns seconds since 1970. None leaves a header out."""
         self.changes = changes
-        self._clock = stamped.clock
-        self._item = None if stamped.entry is None else encode_value(stamped.entry)
-        self._shovelled = b"" if stamped.entry is None else header_table.entry(SHOVELLED, array(stamped.entry))
+        self._clock = clock
+        self._item = None if entry is None else encode_value(entry)
+        self._shovelled = b"" if entry is None else header_table.entry(SHOVELLED, array(entry))
         written = ((SHOVELLED, self._item), (TIMESTAMP, self._clock))
         self.marks = tuple(short_string(name) for name, value in written if value is not None)
 
@@ -81,12 +74,13 @@ def rewriter(
     changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
         return Untouched(changes)
-    entry = shovelled(link, source=source, destination=shown, cluster=cluster)
-    stamped = Stamped(entry if settings.add_forward_headers else None, clock if settings.add_timestamp_header else None)
-    return ShovelHeaders(stamped, changes)
+    entry = _shovelled(link, source=source, destination=shown, cluster=cluster)
+    return ShovelHeaders(
+        entry if settings.add_forward_headers else None, clock if settings.add_timestamp_header else None, changes
+    )
 
 
-def shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) -> Field:
+def _shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) -> Field:
     """The entry of `x-shovelled`, in the plugin's order."""
     values = {
         "shovelled-by": cluster,

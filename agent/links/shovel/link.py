@@ -14,19 +14,21 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener
-from agent.amqp.rpc import count_messages
+from agent.amqp.declares import Opener, declare, declare_any
+from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.rpc import attempt, count_messages, demand, refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import asks_the_same
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
 from agent.core.rules import names
-from agent.errors import BrokerError, Side, happening_on
+from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.connections import Connections
 from agent.links.ends import End, Ends, reachable, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.shovel import objects
 from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
 from agent.links.upkeep import Upkeep
@@ -101,12 +103,14 @@ class ShovelSession(Session[RunnableShovel]):
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        return objects.explained(super().explain(end))
+        return _explained(super().explain(end))
 
     async def open(self) -> None:
         """Open the session, without a flow if nothing is to be moved any more."""
         link, memory = self._link, self._memory
-        source, destination = await gather_both(self._source(), self._destination())
+        source, destination = await gather_both(
+            self._ask(Side.UPSTREAM, self._ends.source), self._ask(Side.DOWNSTREAM, self._ends.destination)
+        )
         self._controls = [(source, Side.UPSTREAM), (destination, Side.DOWNSTREAM)]
         self._runnable.uri = written_uri(link.uris, source.connection)
         ready, _ = await gather_both(self._ready(source.connection), self._prepare(destination.connection))
@@ -136,7 +140,7 @@ class ShovelSession(Session[RunnableShovel]):
         if isinstance(source, QueueSource):
             queue, looking = source.queue, control
         else:  # no other connection may look at a queue that is exclusive to this one
-            queue, looking = await objects.bind_own_queue(up.connection, source), up
+            queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
         await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
@@ -154,13 +158,9 @@ class ShovelSession(Session[RunnableShovel]):
         followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
         await run_until_first(upkeep.run(), flow.finished(), *followed, *timed)
 
-    async def _source(self) -> Shared:
-        with happening_on(Side.UPSTREAM):
-            return await self._connections.ask(self._ends.source)
-
-    async def _destination(self) -> Shared:
-        with happening_on(Side.DOWNSTREAM):
-            return await self._connections.ask(self._ends.destination)
+    async def _ask(self, side: Side, end: End) -> Shared:
+        with happening_on(side):
+            return await self._connections.ask(end)
 
     async def _ready(self, connection: Connection) -> int | None:
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
@@ -172,7 +172,7 @@ class ShovelSession(Session[RunnableShovel]):
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
-                ready, consumers = await objects.ensure_queue(
+                ready, consumers = await _ensure_queue(
                     connection, source, spare=self._spare(self._ends.source, connection), key="src-predeclared"
                 )
                 if not memory.until.is_counting:
@@ -192,7 +192,7 @@ class ShovelSession(Session[RunnableShovel]):
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
             spare = self._spare(self._ends.destination, connection)
-            await objects.ensure_destination(connection, self._link.shovel.destination, spare=spare)
+            await _ensure_destination(connection, self._link.shovel.destination, spare=spare)
 
     def _spare(self, end: End, connection: Connection) -> Opener:
         return lambda: self._brokers.trial(end, connection.uri)
@@ -271,3 +271,87 @@ def _named(place: ShovelPlace) -> str:
             return exchange
         case ExchangeDestination(exchange):
             return exchange or ""
+
+
+async def _ensure_queue(
+    connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener, key: str
+) -> tuple[int, int]:
+    """Ensure a queue; return the numbers of its ready messages and of its consumers.
+
+    One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
+    refusal with a long name: those are asked on a `spare` one.
+
+    `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
+    """
+    queue = wanted.queue
+    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
+    if isinstance(found, ChannelClosedError):
+        if found.code != NOT_FOUND:
+            raise refusal(connection, f"looking for queue {queue!r}", found)
+        if wanted.is_predeclared:
+            raise TransientError(
+                f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
+                f"exists: declare it, or leave out {key}; the shovel waits for it"
+            ) from found
+        found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
+        if isinstance(found, ChannelClosedError):
+            raise refusal(connection, f"declaring queue {queue!r}", found)
+    return found["messages"], found["consumers"]
+
+
+async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
+    """Declare a new queue, bind it to the exchange and return its name; it goes with the connection, as the plugin's
+    does."""
+    declared = await demand(
+        connection,
+        "declaring a queue of the shovel's own",
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_DECLARE_OK,
+        exclusive=True,
+    )
+    queue: str = declared["queue"]
+    bound = await attempt(
+        connection,
+        methods.QUEUE_BIND,
+        methods.QUEUE_BIND_OK,
+        queue=queue,
+        exchange=source.exchange,
+        routing_key=source.routing_key,
+    )
+    if isinstance(bound, ChannelClosedError):
+        raise _no_exchange(connection, source.exchange, bound, doing="binding to")
+    return queue
+
+
+async def _ensure_destination(
+    connection: Connection, destination: QueueDestination | ExchangeDestination, *, spare: Opener
+) -> None:
+    """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
+    channel."""
+    if isinstance(destination, QueueDestination):
+        await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
+    elif destination.exchange:
+        found = await declare(connection, "exchange", destination.exchange, passive=True)
+        if isinstance(found, ChannelClosedError):
+            raise _no_exchange(connection, destination.exchange, found, doing="looking for")
+
+
+def _explained(error: BrokerError) -> BrokerError:
+    """The error, with what to do if messages go to an exchange that is missing at the destination."""
+    cause = error.__cause__
+    if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
+        return error
+    advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
+    advised.__cause__, advised.side = cause, error.side
+    return advised
+
+
+def _no_exchange(connection: Connection, exchange: str, error: ChannelClosedError, *, doing: str) -> BrokerError:
+    if error.code != NOT_FOUND:
+        return refusal(connection, f"{doing} exchange {exchange!r}", error)
+    missing = TransientError(
+        f"{connection.where}: exchange {exchange!r} is missing in vhost {connection.vhost!r}: declare it; "
+        f"the shovel waits for it ({one_line(str(error))})"
+    )
+    missing.__cause__ = error
+    return missing
