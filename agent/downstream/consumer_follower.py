@@ -9,14 +9,12 @@ from typing import Final
 import structlog
 
 from agent.downstream.consumers import CHANNEL_CLOSED, LATE, Consumers
-from agent.downstream.listen import Listener, SaidAlreadyError
+from agent.downstream.listen import Listener, follow
 from agent.errors import AgentError
 from agent.management.answers import ConsumerAnswer
 from agent.tasks import run_until_first
 
 EVENTS: Final = ("consumer.*", CHANNEL_CLOSED)
-LISTEN_AGAIN: Final = 5.0
-ASK_AGAIN: Final = 60.0  # where a broker reports nothing, whether it does now
 READ_AGAIN: Final = 25.0  # so that nothing stays wrong for 30 seconds
 READ_ALONE: Final = 5.0  # without events
 SETTLE: Final = 0.02
@@ -41,24 +39,19 @@ class ConsumerFollower:
         await run_until_first(self._listen(), self._read_all())
 
     async def _listen(self) -> None:
-        while True:
-            try:
-                await self._hear()
-                await asyncio.sleep(ASK_AGAIN)
-            except SaidAlreadyError:
-                await asyncio.sleep(LISTEN_AGAIN)
-            finally:
-                self._consumers.hears(False, self._loop.time())
+        loop, consumers = self._loop, self._consumers
 
-    async def _hear(self) -> None:
-        """Apply events; returns if the broker sends none."""
-        async with self._listener.events(EVENTS) as events:
-            if events is None:
-                return
-            self._consumers.hears(True, self._loop.time())
-            self._consumers.must_read.set()  # for what changed while nobody listened
-            async for event in events:
-                self._consumers.heard(event, self._loop.time())
+        def begin() -> None:
+            consumers.hears(True, loop.time())
+            consumers.must_read.set()  # for what changed while nobody listened
+
+        await follow(
+            self._listener,
+            EVENTS,
+            lambda event: consumers.heard(event, loop.time()),
+            on_begin=begin,
+            on_end=lambda: consumers.hears(False, loop.time()),
+        )
 
     async def _read_all(self) -> None:
         """Read the lists at once, and again when a list can't be late any more; later at intervals."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -19,6 +20,8 @@ from agent.errors import AgentError, BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 NAME: Final = "federation-agent: listening to events"
+LISTEN_AGAIN: Final = 5.0
+ASK_AGAIN: Final = 60.0  # where a broker reports nothing, whether it does now
 
 log = structlog.get_logger()
 
@@ -85,3 +88,26 @@ class Listener:
 
 def _where_events_are(uris: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:
     return tuple(uri.in_vhost(DEFAULT_VHOST) for uri in uris)
+
+
+async def follow(
+    listener: Listener,
+    keys: Sequence[str],
+    take: Callable[[BrokerEvent], None],
+    *,
+    on_begin: Callable[[], None],
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Pass events to `take` until cancelled. What changes before `on_begin` or after `on_end` may go unreported."""
+    while True:
+        try:
+            async with listener.events(keys) as events:
+                if events is not None:
+                    on_begin()
+                    async for event in events:
+                        take(event)
+            await asyncio.sleep(ASK_AGAIN)
+        except SaidAlreadyError:
+            await asyncio.sleep(LISTEN_AGAIN)
+        finally:
+            on_end()

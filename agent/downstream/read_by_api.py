@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from agent.core.model import (
     Exchange,
@@ -16,17 +17,18 @@ from agent.core.model import (
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
-from agent.downstream.read_definitions import (
-    ListedDefinitions,
-    forget_broker,
-    left_as_it_was,
-    read_policies,
-    take_broker,
+from agent.definitions.sources.parameters import (
+    GLOBAL_PARAMETER,
+    Steps,
+    read_global,
+    reading_parameters,
+    reading_policies,
 )
 from agent.downstream.read_native import look_for_plugin, read_native_links, read_native_shovels
-from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, DefinitionSource, Parameters, Reading
-from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
+from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, DefinitionSource, Parameters, Reading, left_as_it_was
+from agent.errors import BrokerError, ConfigurationError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
+from agent.management.transport import TooLargeError
 from agent.slices import steps_in_slices
 
 CLUSTER_ID = "internal_cluster_id"
@@ -79,9 +81,9 @@ async def _read_steadily(
     would look removed."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
-        policies: ListedDefinitions | None = None
+        policies: _ListedDefinitions | None = None
         if configuration.settings.sources.management:
-            policies = await take_broker(keeper, client, broker, names=names)
+            policies = await _take_broker(keeper, client, broker, names=names)
         else:
             forget_broker(keeper)
         defined = keeper.current
@@ -90,7 +92,7 @@ async def _read_steadily(
         found = await asyncio.gather(*(looker.look(vhost, defined.verdicts.get(vhost, {})) for vhost in concerned))
         if found and looker.silent == len(found):  # the fault isn't in one of them
             raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
-        if policies is None or policies == await read_policies(client, broker, names):
+        if policies is None or policies == await _read_policies(client, broker, names):
             looks = dict(zip(concerned, found, strict=True))
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
             return defined, looks
@@ -178,3 +180,76 @@ def _reading_state(
         unusable.note("queue", name, queue.unusable)
         yield
     return VhostState(state_exchanges, state_queues)
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedDefinitions:
+    """The definitions of one kind of all vhosts, except vhosts with too many."""
+
+    items: Parameters
+    unread: Mapping[str, Problem] = field(default_factory=dict)
+
+
+async def _take_broker(
+    keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]
+) -> _ListedDefinitions:
+    """Read each kind of document separately: an error in one doesn't stop the others. Returns the policies."""
+    parameters, policies, value = await asyncio.gather(
+        _listed(client.parameters, client.parameters_of, broker, names=names),
+        _read_policies(client, broker, names),
+        _global_parameter(client, broker),
+    )
+
+    async def take(source: DefinitionSource, read: Callable[..., Steps], listed: _ListedDefinitions) -> None:
+        steps = read(broker, listed.items, keeper.in_force(source), unread=listed.unread)
+        defined = await steps_in_slices(steps)
+        keeper.take(source, lambda: defined)
+
+    await take(DefinitionSource.PARAMETERS, reading_parameters, parameters)
+    await take(DefinitionSource.POLICIES, reading_policies, policies)
+    keeper.take(DefinitionSource.GLOBAL, value)
+    return policies
+
+
+async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], SourceReading]:
+    try:
+        value = await client.global_parameter(GLOBAL_PARAMETER)
+    except TooLargeError as error:
+        problem = Problem(Place(broker), str(error))
+
+        def refused() -> SourceReading:
+            raise ConfigurationError([problem])
+
+        return refused
+    return lambda: read_global(broker, value)
+
+
+async def _read_policies(client: ManagementClient, broker: str, names: Collection[str]) -> _ListedDefinitions:
+    return await _listed(client.policies, client.policies_of, broker, names=names)
+
+
+async def _listed(
+    ask: Callable[[], Awaitable[Parameters]],
+    ask_one: Callable[[str], Awaitable[Parameters]],
+    broker: str,
+    *,
+    names: Collection[str],
+) -> _ListedDefinitions:
+    """Read all definitions at once, or else vhost by vhost: one that defines too much stays unchanged, and the others
+    are followed."""
+    try:
+        return _ListedDefinitions(await ask())
+    except TooLargeError:
+        items: list[Mapping[str, Any]] = []
+        unread: dict[str, Problem] = {}
+    for vhost in sorted(names):
+        try:
+            items += await ask_one(vhost)
+        except TooLargeError as error:
+            unread[vhost] = left_as_it_was(broker, vhost, error)
+    return _ListedDefinitions(items, unread)
+
+
+def forget_broker(keeper: Keeper) -> None:
+    for source in (DefinitionSource.PARAMETERS, DefinitionSource.POLICIES, DefinitionSource.GLOBAL):
+        keeper.forget(source)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from agent.core.model import Binding, Definitions, Link, NativeLink, ShovelLink, VhostState
-from agent.errors import Problem
+from agent.errors import Place, Problem
 
 WHERE = "downstream"
 DEFAULT_VHOST = "/"
@@ -61,3 +61,7 @@ class Reading:
             return link
         problem = f"vhost {link.vhost!r} does not exist on the downstream, or the agent's user may not see it"
         return replace(link, problem=link.problem or problem)
+
+
+def left_as_it_was(broker: str, vhost: str, error: Exception) -> Problem:
+    return Problem(Place(f"{broker} vhost {vhost!r}"), f"can't be read, so it stays as it was: {error}")

@@ -34,8 +34,8 @@ from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
+from agent.downstream.bindings import BindingsRead, read_bindings
 from agent.downstream.read import read_downstream
-from agent.downstream.read_bindings import BindingsRead, read_bindings
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
 from agent.links.ends import reachable

@@ -17,7 +17,7 @@ from agent.core.links.served_by import Other
 from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import SLOTS
-from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
+from agent.downstream.bindings import Federated, KnownBindings, exchanges_of
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds

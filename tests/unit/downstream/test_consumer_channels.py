@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.downstream.consumer_channels import ConsumerChannels, ConsumerOf
+from agent.downstream.consumers import ConsumerChannels, ConsumerOf
 
 
 def of_queue(tag: str) -> ConsumerOf:

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.follow import BindingFollower
-from agent.downstream.known_bindings import BindingChange, Federated
+from agent.downstream.bindings import BindingChange, BindingFollower, Federated
 from agent.downstream.listen import Listener
 from agent.errors import TransientError
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.model import Binding
-from agent.downstream.known_bindings import BindingChange, Federated, KnownBindings
+from agent.downstream.bindings import BindingChange, Federated, KnownBindings
 from tests.unit.measures import objects_of
 
 X, Y = ("/", "x"), ("/", "y")

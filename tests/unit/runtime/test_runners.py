@@ -14,7 +14,7 @@ from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Pause
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import ExchangeLink
-from agent.downstream.known_bindings import KnownBindings
+from agent.downstream.bindings import KnownBindings
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds
 from agent.runtime.replicas.replica import GroupLinks, Replica
