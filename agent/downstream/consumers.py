@@ -117,14 +117,6 @@ def _less(counts: Counter[_Key], key: _Key, by: int) -> None:
         del counts[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Below:
-    """A consumer of a queue whose priority is below 0."""
-
-    queue: str
-    tag: str
-
-
 class Consumers:
     """The consumers with a priority below 0, as far as they are known. `is_heard`: events report changes."""
 
@@ -132,16 +124,16 @@ class Consumers:
         self.is_heard = False
         self.is_watched = asyncio.Event()
         self.must_read = asyncio.Event()  # the list: a vhost is new, or something has gone unseen
-        self._known: dict[str, Counter[Below]] = {}
+        self._known: dict[str, Counter[ConsumerOf]] = {}
         self._by_queue: dict[str, Counter[str]] = {}
-        self._touched: dict[str, dict[Below, float]] = defaultdict(dict)
+        self._touched: dict[str, dict[ConsumerOf, float]] = defaultdict(dict)
         self._watchers: dict[QueueName, list[Callable[[], None]]] = defaultdict(list)
         self._vhosts: Counter[str] = Counter()
         self._expected: dict[str, float] = {}
         self._channels = ConsumerChannels()
-        self._doubtful: dict[tuple[str, Below], float] = {}  # one of them may have gone, since when
+        self._doubtful: dict[ConsumerOf, float] = {}  # one of them may have gone, since when
         self._are_all_doubtful = False  # that the list had
-        self._to_check: set[tuple[str, Below]] = set()  # by a list that can't be late for them any more
+        self._to_check: set[ConsumerOf] = set()  # by a list that can't be late for them any more
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -200,8 +192,8 @@ class Consumers:
             for table in (self._known, self._by_queue, self._touched):
                 table.pop(vhost, None)
             self._channels.forget(if_=lambda consumer: consumer.vhost == vhost and not consumer.is_below)
-            self._doubtful = {which: since for which, since in self._doubtful.items() if which[0] != vhost}
-            self._to_check = {which for which in self._to_check if which[0] != vhost}
+            self._doubtful = {each: since for each, since in self._doubtful.items() if each.vhost != vhost}
+            self._to_check = {each for each in self._to_check if each.vhost != vhost}
 
     def _follows(self, vhost: str) -> bool:
         return vhost in self._vhosts or vhost in self._expected
@@ -227,36 +219,36 @@ class Consumers:
         vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
         if not isinstance(vhost, str) or not isinstance(queue, str):
             return
-        below = Below(queue, str(tag))
         if is_gone:
-            self._gone(channel, vhost, below, now)
+            self._gone(channel, ConsumerOf(vhost, queue, str(tag), is_below=True), now)
         else:
-            self._come(channel, vhost, below, now, is_below=_is_below(event.fields.get("arguments")))
+            is_below = _is_below(event.fields.get("arguments"))
+            self._come(channel, ConsumerOf(vhost, queue, str(tag), is_below), now)
         self._wake(vhost, queue)
 
-    def _come(self, channel: str, vhost: str, below: Below, now: float, *, is_below: bool) -> None:
+    def _come(self, channel: str, consumer: ConsumerOf, now: float) -> None:
         """Apply that a consumer has come. One with a priority below 0 is kept with its channel also where nobody
         watches yet: the list has it by the time that somebody does."""
-        if is_below or (vhost, below.queue) in self._watchers:
-            self._channels.add(channel, ConsumerOf(vhost, below.queue, below.tag, is_below))
-        if is_below:
-            is_back = self._doubtful.pop((vhost, below), None) is not None  # and nobody reported that it was gone
-            self._change(vhost, below, 0 if is_back else 1, now)
+        if consumer.is_below or (consumer.vhost, consumer.queue) in self._watchers:
+            self._channels.add(channel, consumer)
+        if consumer.is_below:
+            is_back = self._doubtful.pop(consumer, None) is not None  # and nobody reported that it was gone
+            self._change(consumer, 0 if is_back else 1, now)
             # It may be another one's successor: nobody reports the end of what was connected to a node that is down.
-            if (self.below_zero(vhost, below.queue) or 0) > 1:
-                self._to_check.add((vhost, below))
+            if (self.below_zero(consumer.vhost, consumer.queue) or 0) > 1:
+                self._to_check.add(consumer)
 
-    def _gone(self, channel: str, vhost: str, below: Below, now: float) -> None:
-        consumer = ConsumerOf(vhost, below.queue, below.tag, is_below=True)
-        if self._channels.remove(channel, consumer):
-            self._change(vhost, below, -1, now)
-        elif self._channels.remove(channel, replace(consumer, is_below=False)) or not self._may_know(vhost, below):
+    def _gone(self, channel: str, below: ConsumerOf, now: float) -> None:
+        """Apply that a consumer has gone, whose priority may have been `below` 0."""
+        if self._channels.remove(channel, below):
+            self._change(below, -1, now)
+        elif self._channels.remove(channel, replace(below, is_below=False)) or not self._may_know(below):
             return
-        elif self._known.get(vhost, Counter())[below] > self._channels.count(consumer):
-            self._doubtful.pop((vhost, below), None)
-            self._change(vhost, below, -1, now)
+        elif self._known.get(below.vhost, Counter())[below] > self._channels.count(below):
+            self._doubtful.pop(below, None)
+            self._change(below, -1, now)
         else:
-            self._change(vhost, below, 0, now)
+            self._change(below, 0, now)
 
     def _channel_closed(self, event: BrokerEvent, now: float) -> None:
         """Remove the consumers of a closed channel: those that are known by events, and perhaps some that only the list
@@ -264,7 +256,7 @@ class Consumers:
         ended, known = self._channels.close(str(event.fields.get("pid")))
         for consumer, count in ended.items():
             if consumer.is_below:
-                self._change(consumer.vhost, Below(consumer.queue, consumer.tag), -count, now)
+                self._change(consumer, -count, now)
             self._wake(consumer.vhost, consumer.queue)
         total = event.fields.get("consumer_count")  # only brokers that don't report the end of each have it
         if isinstance(total, int) and total > known:
@@ -277,22 +269,24 @@ class Consumers:
         self._doubtful |= dict.fromkeys(self._known_by_list(), now)
         self._are_all_doubtful = True
 
-    def _known_by_list(self) -> Iterator[tuple[str, Below]]:
-        for vhost, known in self._known.items():
-            for below, count in known.items():
-                if count > self._channels.count(ConsumerOf(vhost, below.queue, below.tag, is_below=True)):
-                    yield vhost, below
+    def _known_by_list(self) -> Iterator[ConsumerOf]:
+        for known in self._known.values():
+            yield from (below for below, count in known.items() if count > self._channels.count(below))
 
-    def _may_know(self, vhost: str, below: Below) -> bool:
+    def _may_know(self, below: ConsumerOf) -> bool:
         """True if the list had the consumer, or may still have it when it is read."""
-        return (vhost, below.queue) in self._watchers or below in self._known.get(vhost, ())
+        return (below.vhost, below.queue) in self._watchers or below in self._known.get(below.vhost, ())
 
-    def _change(self, vhost: str, below: Below, by: int, now: float) -> None:
+    def _change(self, below: ConsumerOf, by: int, now: float) -> None:
         """Change a count as an event reported. Until the list can't be late any more, the event counts, and not the
         list."""
+        vhost = below.vhost
         if not self._follows(vhost):
             return
-        self._touch(vhost, below, now)
+        touched = self._touched[vhost]
+        touched[below] = now
+        if len(touched) > MOST_TOUCHED:
+            self._touched[vhost] = {each: at for each, at in touched.items() if now - at < LATE}
         known = self._known.setdefault(vhost, Counter())
         before = known.pop(below, 0)
         count = max(0, before + by)
@@ -304,12 +298,6 @@ class Consumers:
             if by_queue[below.queue] <= 0:
                 del by_queue[below.queue]
 
-    def _touch(self, vhost: str, below: Below, now: float) -> None:
-        touched = self._touched[vhost]
-        touched[below] = now
-        if len(touched) > MOST_TOUCHED:
-            self._touched[vhost] = {each: at for each, at in touched.items() if now - at < LATE}
-
     def read(self, vhost: str, found: Iterable[ConsumerAnswer] | None, now: float) -> None:
         """Apply the list of a vhost's consumers, None where it can't be had. An empty one proves nothing: a broker that
         collects no statistics has no other."""
@@ -319,26 +307,26 @@ class Consumers:
         listed = None if found is None else tuple(found)
         before = self._by_queue.get(vhost)
         if listed:
-            self._take(vhost, Counter(_below(listed)), now)
+            self._take(vhost, Counter(_below(vhost, listed)), now)
         self._count(vhost)
         after = self._by_queue[vhost]
         for of_vhost, queue in tuple(self._watchers):
             if of_vhost == vhost and (before is None or before[queue] != after[queue]):
                 self._wake(vhost, queue)
 
-    def _take(self, vhost: str, listed: Counter[Below], now: float) -> None:
+    def _take(self, vhost: str, listed: Counter[ConsumerOf], now: float) -> None:
         touched = self._touched[vhost] = {
             below: at for below, at in self._touched[vhost].items() if now - at < LATE
         }  # fmt: skip
         known = self._known.get(vhost, Counter())
         kept = Counter({below: count for below, count in known.items() if below in touched})
         now_known = self._known[vhost] = kept + Counter({each: n for each, n in listed.items() if each not in touched})
-        self._to_check = {which for which in self._to_check if which[0] != vhost or which[1] in touched}
+        self._to_check = {each for each in self._to_check if each.vhost != vhost or each in touched}
         # The list may still have what has gone: only one that lacks it, or a later one, settles that.
         self._doubtful = {
-            (of_vhost, below): since
-            for (of_vhost, below), since in self._doubtful.items()
-            if of_vhost != vhost or (now - since < LATE and now_known[below] >= known[below])
+            below: since
+            for below, since in self._doubtful.items()
+            if below.vhost != vhost or (now - since < LATE and now_known[below] >= known[below])
         }
 
     def _count(self, vhost: str) -> None:
@@ -352,13 +340,13 @@ class Consumers:
             wake()
 
 
-def _below(listed: Iterable[ConsumerAnswer]) -> Iterator[Below]:
+def _below(vhost: str, listed: Iterable[ConsumerAnswer]) -> Iterator[ConsumerOf]:
     for each in listed:
         name = each["queue"].get("name")
         # Those that were connected to a node that is down stay in the list of brokers since 3.13 for minutes.
         is_there = bool(each.get("channel_details", True))
         if is_there and isinstance(name, str) and _is_below(each.get("arguments")):
-            yield Below(name, each["consumer_tag"])
+            yield ConsumerOf(vhost, name, each["consumer_tag"], is_below=True)
 
 
 def _is_below(arguments: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.splice import DeliveryForwarder, PublishTracker
@@ -147,7 +147,7 @@ class Consumer:
         return True
 
     def _cancel(self) -> None:
-        self._cancelled = self._ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        self._cancelled = self._out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
         self._tag = None
 
     def _consume(self) -> None:
@@ -157,9 +157,9 @@ class Consumer:
         self._number += 1
         self._tag = names.numbered(options.tag, self._number)
         if options.acknowledges:
-            self._ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=window.current)
+            self._out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=window.current)
         asked_at = self._loop.time()
-        self._consumed = self._ask(
+        self._consumed = self._out.ask(
             methods.BASIC_CONSUME,
             methods.BASIC_CONSUME_OK,
             queue=options.queue,
@@ -169,9 +169,6 @@ class Consumer:
             arguments=options.arguments,
         )
         self._consumed.add_done_callback(lambda _: self._answered(asked_at))
-
-    def _ask(self, method: methods.Method, answer: methods.Method, **values: Any) -> asyncio.Future[Call]:
-        return self._out.ask(method, answer, **values)
 
     def _answered(self, asked_at: float) -> None:
         self._window.round_trip = self._loop.time() - asked_at

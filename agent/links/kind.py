@@ -161,11 +161,11 @@ class RunnableLink(ABC, Generic[LinkT]):
         self.path = PathMemory()
         self.uri: AmqpUri | None = None  # the endpoint that it is connected to, or was last
         self.upstream_cluster: str | None = None  # the name that the upstream gave last, as it may be shown
-        self._kind = kind
+        self.kind = kind
 
     @property
     def ends(self) -> Ends:
-        return self._kind.ends(self.link)
+        return self.kind.ends(self.link)
 
     @property
     def bound(self) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import structlog
@@ -92,14 +92,6 @@ class _Parcel:
         )
 
 
-@dataclass
-class _Place:
-    """The quarantine of one broker, with the messages on their way there."""
-
-    waiting: deque[_Parcel] = field(default_factory=deque)
-    is_working: bool = False
-
-
 class _Brake:
     """Holds back the reading from sources while too much is on its way. Only complete messages count: the rest of an
     incomplete one would never come."""
@@ -144,7 +136,7 @@ class Quarantines:
         self._room = Room(LARGEST_TOGETHER)
         self._clock = clock
         self._tasks = GuardedTasks(errors)
-        self._places: dict[object, _Place] = {}
+        self._places: dict[object, deque[_Parcel]] = {}  # on their way to the quarantine of one broker
         self._brake = _Brake()
 
     def capture(self, place: object, target: PublishTracker, lane: Lane) -> Capture:
@@ -160,38 +152,37 @@ class Quarantines:
         except CodecError:
             self._room.give_back(parcel.captured.size)
             raise
-        place = self._places.setdefault(key, _Place())
-        place.waiting.append(parcel)
+        is_idle = key not in self._places
+        waiting = self._places.setdefault(key, deque())
+        waiting.append(parcel)
         self._brake.press(parcel.lane.reader, parcel.captured.size)
-        if not place.is_working:
-            place.is_working = True
-            self._tasks.once(TASK, self._work(key, place))
+        if is_idle:
+            self._tasks.once(TASK, self._work(key, waiting))
 
-    async def _work(self, key: object, place: _Place) -> None:
+    async def _work(self, key: object, waiting: deque[_Parcel]) -> None:
         """Carry messages until none wait; more may come while the connection is being closed."""
         try:
-            while place.waiting:
-                await self._carry(place)
+            while waiting:
+                await self._carry(waiting)
         finally:
-            place.is_working = False
-            self._places.pop(key, None)
-            self._leave_all(place, "an unexpected error: see the log")
+            del self._places[key]
+            self._leave_all(waiting, "an unexpected error: see the log")
 
-    async def _carry(self, place: _Place) -> None:
+    async def _carry(self, waiting: deque[_Parcel]) -> None:
         try:
-            async with await place.waiting[0].lane.opener() as connection:
-                refused = await _ensure(connection, place.waiting[0].lane)
+            async with await waiting[0].lane.opener() as connection:
+                refused = await _ensure(connection, waiting[0].lane)
                 publisher = Publisher(connection)
                 await publisher.open()
-                await self._carry_by(publisher, place, refused)
+                await self._carry_by(publisher, waiting, refused)
         except BrokerError as error:
-            self._leave_all(place, str(error))
+            self._leave_all(waiting, str(error))
 
-    async def _carry_by(self, publisher: Publisher, place: _Place, refused: BrokerError | None) -> None:
+    async def _carry_by(self, publisher: Publisher, waiting: deque[_Parcel], refused: BrokerError | None) -> None:
         """Publish messages until one costs the channel: those behind it go by another. The first is always tried.
         `refused` is the reason why the queue may be missing."""
-        parcel = place.waiting[0]
         while True:
+            parcel = waiting[0]
             error: BrokerError | None = None
             if parcel.is_wanted:
                 try:
@@ -202,14 +193,13 @@ class Quarantines:
                     error = refused or failure
                 except BrokerError as failure:
                     error = failure
-            place.waiting.popleft()
+            waiting.popleft()
             if error is None:
                 self._done(parcel)
             else:
                 self._leave(parcel, str(error))
-            if not place.waiting or not publisher.is_usable:
+            if not waiting or not publisher.is_usable:
                 return
-            parcel = place.waiting[0]
 
     async def _put(self, publisher: Publisher, parcel: _Parcel) -> None:
         captured = parcel.captured
@@ -233,10 +223,10 @@ class Quarantines:
             queue=quarantine.QUEUE,
         )
 
-    def _leave_all(self, place: _Place, why: str) -> None:
+    def _leave_all(self, waiting: deque[_Parcel], why: str) -> None:
         """Give up all messages that wait: they come again."""
-        while place.waiting:
-            self._leave(place.waiting.popleft(), why)
+        while waiting:
+            self._leave(waiting.popleft(), why)
 
     def _leave(self, parcel: _Parcel, why: str) -> None:
         captured = parcel.captured

@@ -69,12 +69,6 @@ class Builder:
         self._has_tried_canary = False
 
     @property
-    def labels(self) -> dict[str, str]:
-        """The labels of the link in the log."""
-        link = self._link
-        return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
-
-    @property
     def replaces(self) -> bool:
         """True if an internal exchange is still to be deleted, because another one replaces it."""
         return any(isinstance(step, DeleteInternal) for step in self._steps)
@@ -136,24 +130,16 @@ class Builder:
     async def _begin(self, seen: Seen) -> Seen | None:
         """Do the steps up to the first bindings; return a corrected view of what exists if one of them shows it to be
         different."""
-        while self._steps and not isinstance(self._steps[0], Connect | DeleteInternal):
-            step = self._steps.pop(0)
-            if not isinstance(step, EnsureInternal) or step.verb is Verb.CREATE:
-                await self._do(step)
-            elif not await self._try(step):
+        while self._steps and not isinstance(step := self._steps[0], Connect | DeleteInternal):
+            try:
+                await self._take_step()
+            except BrokerError:
+                # One that is to be kept may have other arguments, or a type that isn't known since the plugin was
+                # disabled.
+                if not isinstance(step, EnsureInternal) or step.verb is Verb.CREATE or self._up.is_closed:
+                    raise
                 return seen.without(step.letter)
         return None
-
-    async def _try(self, step: EnsureInternal) -> bool:
-        """Declare the internal exchange; return False if it has other arguments, or a type that is no longer known
-        because the plugin was disabled."""
-        try:
-            await self._do(step)
-        except BrokerError:
-            if self._up.is_closed:
-                raise
-            return False
-        return True
 
     async def complete(self, bindings: Iterable[Binding], *, holds_queue: bool) -> None:
         """Bind the queue and the groups; raise PermanentError if topic permissions allow no routing key."""
@@ -188,22 +174,16 @@ class Builder:
         self.built.left_out += tuple(left_out)
         self.built.bound -= {each.group for each in left_out}
 
-    async def _take_step(self, bindings: Iterable[Binding]) -> None:
-        step = self._steps.pop(0)
-        if not isinstance(step, Connect):
-            await self._do(step)
-            return
-        name, self._more_may_be = self._wanted.internal(step.letter), step.more_may_be
-        await gather_both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
-
-    async def _do(self, step: Step) -> None:
-        """Do a step other than `Connect`. Exchange and queue exist by now, and the canary is placed while the link
-        runs."""
-        match step:
+    async def _take_step(self, bindings: Iterable[Binding] = ()) -> None:
+        """Do the next step. Exchange and queue exist by now, and the canary is placed while the link runs."""
+        match self._steps.pop(0):
             case EnsureInternal(_, letter, bound):
                 name = self._wanted.internal(letter)
                 self.is_native = await self._exchanges.declare(name, self._wanted.internal_arguments)
                 self._serve(letter, bound)
+            case Connect(letter, more_may_be=more_may_be):
+                name, self._more_may_be = self._wanted.internal(letter), more_may_be
+                await gather_both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
             case DeleteInternal(letter):
                 await upstream_objects.delete_exchange(self._up, self._wanted.internal(letter))
 
@@ -285,8 +265,9 @@ class Builder:
             await upstream_objects.delete_exchange(self._up, other)
 
     def _note_missing(self, what: str) -> None:
-        reason = f"{what} was missing"
-        log.warning("bindings restored", **self.labels, reason=reason)
+        link, reason = self._link, f"{what} was missing"
+        labels = {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
+        log.warning("bindings restored", **labels, reason=reason)
         self.built.restored = f"{reason}, and is bound again: what was published in between may be missing"
         self.built.restored_at = asyncio.get_running_loop().time()
 

@@ -58,9 +58,10 @@ class ExchangeLinks(Kind[ExchangeLink]):
 
 
 class RunnableExchangeLink(RunnableLink[ExchangeLink]):
+    kind: ExchangeLinks
+
     def __init__(self, kind: ExchangeLinks, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> None:
         super().__init__(kind, link, counts, on_noted)
-        self.plugin_types, self.monitors = kind.plugin_types, kind.monitors
         self.built = UpstreamState()
         self.cleanup = ExchangeCleanup(link, self.brokers, lambda: self.built)
 
@@ -139,7 +140,7 @@ class ExchangeSession(Session[RunnableExchangeLink]):
             flow,
             self._runnable.counts,
             bound,
-            monitor=self._runnable.monitors.setdefault(control, DeletionMonitor(control, self._brokers.errors)),
+            monitor=self._runnable.kind.monitors.setdefault(control, DeletionMonitor(control, self._brokers.errors)),
             on_followed=self._runnable.on_noted,
             probing=self._probing,
         )
@@ -176,7 +177,7 @@ class ExchangeSession(Session[RunnableExchangeLink]):
             await asyncio.wait([first])
             return await self._brokers.trial(runnable.ends.source, control.connection.uri)
 
-        internal = InternalExchanges(runnable.plugin_types, control, spare=spare)
+        internal = InternalExchanges(runnable.kind.plugin_types, control, spare=spare)
         return Builder(wanted, control=control, built=runnable.built, internal=internal, spare=spare)
 
     async def _bind(self, building: Builder, starting: asyncio.Future[None]) -> frozenset[Binding]:

@@ -116,10 +116,8 @@ class QueueLinks(Kind[QueueLink]):
 
 
 class RunnableQueueLink(RunnableLink[QueueLink]):
-    def __init__(self, kind: QueueLinks, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> None:
-        super().__init__(kind, link, counts, on_noted)
-        self.timing, self.upstream_queues = kind.timing, kind.upstream_queues
-        self._asked = 0
+    kind: QueueLinks
+    _asked = 0
 
     def inherit(self, former: RunnableLink[Any]) -> None:
         """Keep what was learned of the path; nothing else is kept from one session to the next."""
@@ -168,7 +166,7 @@ class QueueSession(Session[RunnableQueueLink]):
             local=local,
             consumers=self._brokers.consumers,
             headers=headers,
-            timing=runnable.timing,
+            timing=runnable.kind.timing,
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
@@ -183,7 +181,7 @@ class QueueSession(Session[RunnableQueueLink]):
 
     async def _ensure(self, end: End, connection: Connection) -> None:
         link = self._runnable.link
-        await self._runnable.upstream_queues.ensure(
+        await self._runnable.kind.upstream_queues.ensure(
             connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
         )
 
