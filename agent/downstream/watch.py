@@ -1,6 +1,6 @@
 """Decides when to read the definitions again: on a changed file, SIGHUP, an event of the broker, or the next poll.
 
-Why: docs/decisions/0027-additions-at-once.md
+Why: docs/decisions/0027-additions-at-once.md, docs/decisions/0030-removal-waits.md
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
+from pathlib import Path
 from typing import TypeAlias
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from agent.tasks import run_until_first
 
@@ -34,6 +34,7 @@ LONGEST_REST = 5.0
 LISTEN_AGAIN = 5.0
 MOST_EXCHANGES = 1_000  # between two reloads
 ASK_AGAIN = 60.0  # without events, how often to try again
+LOOKS = 3  # consecutive checks of files with the same result
 
 
 class ReloadCause(StrEnum):
@@ -78,6 +79,70 @@ class Defining:
     def add_all(self) -> None:
         self._are_all = True
         self._exchanges.clear()
+
+
+Signature: TypeAlias = tuple[int, int, int, int, int] | None
+Signatures: TypeAlias = dict[str, Signature]
+
+
+class WholeFiles:
+    """Decides when a change of files is complete, from their current signatures and those of the last read: a file that
+    is still being written, or missing for a moment, doesn't count yet."""
+
+    def __init__(self) -> None:
+        self._read: Signatures = {}
+        self._found: Signatures = {}
+        self._looks = 0
+
+    @property
+    def has_unread(self) -> bool:
+        """True if a change was found that hasn't been read yet."""
+        return self._looks > 0
+
+    @property
+    def is_changing(self) -> bool:
+        """True if a change was found that isn't complete yet."""
+        return 0 < self._looks < LOOKS
+
+    def look(self, found: Signatures) -> bool:
+        """Compare the files with those of the last read and the last check; True if there is a change, and the last
+        checks found all files the same."""
+        if not self.differ(found):
+            self._looks = 0
+        elif self._looks and found == self._found:
+            self._looks += 1
+        else:
+            self._looks = 1
+        self._found = found
+        return self._looks >= LOOKS
+
+    def differ(self, found: Signatures) -> bool:
+        """True if files differ from the last read; a file that was never read doesn't count."""
+        return any(path in self._read and self._read[path] != each for path, each in found.items())
+
+    def is_whole(self, found: Signatures) -> bool:
+        """True if this is the change that the last checks have found."""
+        return self._looks >= LOOKS and found == self._found
+
+    def take(self, found: Signatures) -> None:
+        """Mark these as read."""
+        self._read = found
+        self._looks = 0
+
+    def learn(self, found: Signatures) -> None:
+        """Add files that the documents name."""
+        for path, each in found.items():
+            self._read.setdefault(path, each)
+
+
+def signature(path: str) -> Signature:
+    """A value that changes when a file is written or replaced, or a symbolic link on its path changes; None: no
+    file."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 class Watcher:

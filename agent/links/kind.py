@@ -23,8 +23,7 @@ from agent.core.links.poison_search import Watch
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError, PermanentError, Side, TransientError
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.ends import Ends
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions, PathMemory

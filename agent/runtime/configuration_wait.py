@@ -16,7 +16,7 @@ import structlog
 from agent.core.links.lifecycle import Pause
 from agent.core.settings import HttpSettings
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.downstream.whole_files import signature
+from agent.downstream.watch import signature
 from agent.errors import ConfigurationError
 from agent.runtime.problems import texts
 from agent.status.board import Board

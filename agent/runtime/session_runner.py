@@ -21,8 +21,7 @@ from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Event, LinkState, Phase
 from agent.core.model import Link
 from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.consumer import ServedElsewhereError
 from agent.links.ends import End
 from agent.links.flow import Flow

@@ -173,7 +173,7 @@ def retry() -> None:
 
 def resume_after_an_alarm() -> None:
     """What was held back during an alarm is held back for ever."""
-    from agent.links.connections import Connections
+    from agent.links.brokers import Connections
 
     _put(Connections, "go_on", lambda *_: None)
 

@@ -20,8 +20,7 @@ from agent.core.rules import names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import Side
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.ends import written_uri
 from agent.links.exchange.builder import Builder
 from agent.links.exchange.deletion_monitor import DeletionMonitor

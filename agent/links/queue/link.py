@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary, WeakSet
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
@@ -24,8 +23,7 @@ from agent.core.model import Queue, QueueLink
 from agent.core.rules import names
 from agent.core.rules.declarations import like_queue, undeclarable
 from agent.errors import BrokerError, PermanentError, Side, happening_on
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.ends import End, written_uri
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
@@ -111,8 +109,8 @@ class QueueLinks(Kind[QueueLink]):
     def destination(self, link: QueueLink) -> Destination:
         return Destination("", link.name)
 
-    def rewriter(self, link: QueueLink, source: Connection, _destination: Connection, /) -> Rewriter:
-        return headers_of(link, source)
+    def rewriter(self, link: QueueLink, source: Connection, _destination: Connection, /) -> VisitHeaders:
+        return VisitHeaders(str(written_uri(link.uris, source)), link.name, trust_user_id=link.settings.trust_user_id)
 
 
 class RunnableQueueLink(RunnableLink[QueueLink]):
@@ -155,7 +153,7 @@ class QueueSession(Session[RunnableQueueLink]):
         runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
         connecting = connections.from_source(ends.source, there.uri, dedicated=dedicated)
         _, up = await gather_both(self._ensure(ends.source, there), connecting)
-        headers = headers_of(link, there)
+        headers = runnable.kind.rewriter(link, there, down.connection)
         # The queue upstream may be of another type than that of the same name downstream.
         flow = self._new_flow(self._options(), up.connection, down.connection, is_quorum=None)
         upkeep = QueueUpkeep(
@@ -201,7 +199,3 @@ class QueueSession(Session[RunnableQueueLink]):
             quarantine_after=settings.quarantine_after,
             ends_on_return=True,
         )
-
-
-def headers_of(link: QueueLink, there: Connection) -> VisitHeaders:
-    return VisitHeaders(str(written_uri(link.uris, there)), link.name, trust_user_id=link.settings.trust_user_id)

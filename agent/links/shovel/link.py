@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -24,7 +24,7 @@ from agent.core.links.restarts import asks_the_same
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, TransientError, happening_on
-from agent.links.connections import Connections
+from agent.links.brokers import Connections
 from agent.links.ends import End, Ends, reachable, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
@@ -37,20 +37,39 @@ from agent.tasks import gather_both, run_until_first
 CONSUMER_TAG: Final = "shovel"
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
+DEFAULT_VHOST: Final = "/"
 
 
 class ShovelLinks(Kind[ShovelLink]):
     def ends(self, link: ShovelLink) -> Ends:
-        return shovel_ends(link, self.brokers.downstream)
+        """An error names the end and not the shovel, so that shovels between the same brokers share connections;
+        wherever the error is shown, the shovel's name is beside it."""
+        shovel, downstream = link.shovel, self.brokers.downstream
+        source = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
+        destination = reachable(shovel.destination_uris, DEFAULT_VHOST, downstream)
+        return Ends(
+            _end(link, "shovel source", source, _named(shovel.source)),
+            _end(link, "shovel destination", destination, _named(shovel.destination)),
+        )
 
     def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:
         return RunnableShovel(self, link, counts, on_noted)
 
     def destination(self, link: ShovelLink) -> Destination:
-        return destination_of(link)
+        destination = link.shovel.destination
+        if isinstance(destination, QueueDestination):
+            return Destination("", destination.queue)
+        return Destination(destination.exchange, destination.routing_key)
 
     def rewriter(self, link: ShovelLink, source: Connection, destination: Connection, /) -> Rewriter:
-        return rewriter_of(link, source, destination, cluster=self.brokers.cluster)
+        return rewriter(
+            link,
+            source=str(written_uri(link.uris, source)),
+            destination=destination.uri,
+            shown=str(written_uri(link.shovel.destination_uris, destination)),
+            cluster=self.brokers.cluster,
+            clock=time.time,
+        )
 
 
 @dataclass
@@ -143,7 +162,7 @@ class ShovelSession(Session[RunnableShovel]):
             queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
-        await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
+        await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
         self._upkeep = Upkeep(flow, self._runnable.counts, partial(count_messages, looking, queue))
 
     async def keep_up(self) -> None:
@@ -168,7 +187,8 @@ class ShovelSession(Session[RunnableShovel]):
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, ExchangeSource):
             return None
-        must_wait = memory.until.is_counting and self._may_come_again
+        # Messages may still belong to a connection that was lost.
+        must_wait = memory.until.is_counting and memory.flow is not None and not memory.flow.source_has_read_all
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
@@ -183,12 +203,6 @@ class ShovelSession(Session[RunnableShovel]):
                     return None
                 await asyncio.sleep(BETWEEN_LOOKS)
 
-    @property
-    def _may_come_again(self) -> bool:
-        """True if messages may still belong to a connection that was lost."""
-        flow = self._memory.flow
-        return flow is not None and not flow.source_has_read_all
-
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
             spare = self._spare(self._ends.destination, connection)
@@ -202,7 +216,7 @@ class ShovelSession(Session[RunnableShovel]):
         return FlowOptions(
             queue,
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
-            destination_of(self._link),
+            self._runnable.kind.destination(self._link),
             arguments=settings.consumer_arguments,
             ack_mode=ack_mode(settings),
             prefetch=settings.prefetch_count or None,
@@ -220,42 +234,6 @@ def _is_quorum(source: QueueSource | ExchangeSource) -> bool | None:
     if isinstance(source, ExchangeSource):
         return False
     return True if source.is_quorum else None
-
-
-def rewriter_of(link: ShovelLink, source: Connection, destination: Connection, *, cluster: str) -> Rewriter:
-    return rewriter(
-        link,
-        source=str(written_uri(link.uris, source)),
-        destination=destination.uri,
-        shown=str(written_uri(link.shovel.destination_uris, destination)),
-        cluster=cluster,
-        clock=time.time,
-    )
-
-
-def destination_of(link: ShovelLink) -> Destination:
-    destination = link.shovel.destination
-    if isinstance(destination, QueueDestination):
-        return Destination("", destination.queue)
-    return Destination(destination.exchange, destination.routing_key)
-
-
-DEFAULT_VHOST: Final = "/"
-
-
-def shovel_ends(link: ShovelLink, downstream: Sequence[AmqpUri]) -> Ends:
-    """The ends of a shovel. An error names the end and not the shovel, so that shovels between the same brokers share
-    connections; wherever the error is shown, the shovel's name is beside it."""
-    shovel = link.shovel
-    return Ends(
-        _end(link, "shovel source", reachable(shovel.source_uris, DEFAULT_VHOST, downstream), _named(shovel.source)),
-        _end(
-            link,
-            "shovel destination",
-            reachable(shovel.destination_uris, DEFAULT_VHOST, downstream),
-            _named(shovel.destination),
-        ),
-    )
 
 
 def _end(link: ShovelLink, where: str, uris: tuple[AmqpUri, ...], named: str) -> End:

@@ -15,8 +15,7 @@ from agent.amqp.declares import Opener
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse
 from agent.errors import FailureKind, Side, TransientError
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.ends import End, reachable
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines

@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.watch import MOST_EXCHANGES, EventSource, ReloadCause, Watcher, concerns
-from agent.downstream.whole_files import Signatures, WholeFiles, signature
+from agent.downstream.watch import (
+    MOST_EXCHANGES,
+    EventSource,
+    ReloadCause,
+    Signatures,
+    Watcher,
+    WholeFiles,
+    concerns,
+    signature,
+)
 from agent.errors import TransientError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.unit.definitions.virtual_time import VirtualTime

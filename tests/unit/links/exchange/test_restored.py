@@ -12,8 +12,7 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.model import Binding
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.exchange.builder import EXCHANGE, EXCHANGE_OR_CANARY
 from agent.links.exchange.link import ExchangeLinks, ExchangeSession, RunnableExchangeLink
 from agent.links.exchange.upkeep import SHOWN_FOR

@@ -13,8 +13,7 @@ from agent.amqp.wire import frames, methods
 from agent.core.addresses.uri import parse
 from agent.core.model import Binding
 from agent.errors import BrokerError
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.consumer import ServedElsewhereError
 from agent.links.exchange.link import LOOK_EVERY, ExchangeLinks, RunnableExchangeLink
 from tests.simulation.broker import exchanges

@@ -12,8 +12,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.model import AckMode, QueueDestination, ShovelLink, ShovelSettings
 from agent.errors import TransientError
-from agent.links.brokers import Brokers
-from agent.links.connections import Connections
+from agent.links.brokers import Brokers, Connections
 from agent.links.shovel.delete_after import Former
 from agent.links.shovel.link import ShovelLinks
 from tests.simulation.broker.queues import Queue
