@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from agent.amqp.data import header_table
@@ -23,9 +24,7 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, short_string
-from agent.core.links.confirms import Confirms
-from agent.core.links.refused_retries import Refusals
-from agent.core.links.unacknowledged import Refusal, UnacknowledgedRefusals
+from agent.core.links.refusals import Refusals
 from agent.core.rules.quarantine import QuarantineReason
 
 _PROPERTIES: Final = 12  # bytes before them in a content header
@@ -91,13 +90,13 @@ HandOver = Callable[[Captured], bool]
 
 
 class Refused:
-    """The refused messages of one channel, until they are confirmed, returned to their source or in the quarantine."""
+    """Does with the refused messages of one channel what `Refusals` decides, and keeps copies of them as long as there
+    is room."""
 
     def __init__(
         self,
         held: HeldBuffers,
         refusals: Refusals,
-        confirms: Confirms,
         *,
         publish: Callable[[bytes, int], None],
         may_publish: Callable[[], bool],
@@ -115,18 +114,15 @@ class Refused:
         )
         self._held = held
         self._refusals = refusals
-        self._confirms = confirms
         self._publish = publish
         self._may_publish = may_publish
         self._give_back = give_back
         self._later = later
         self._clock = clock
-        self._unacknowledged = UnacknowledgedRefusals()
-        self._came_again: dict[int, Refusal] = {}  # of those that were parked: by publish number
-        self._messages: dict[int, Publish] = {}  # by tag
-        self._numbers: dict[int, int] = {}  # of those published again: publish number -> tag
+        self._copies: dict[int, Publish] = {}  # by tag
         self._size = 0
-        self._wakes_at = float("inf")
+        self._noted = 0  # of the room's
+        self._wakes_at = inf
         self._is_released = False
         self._found: tuple[float, bytes] | None = None  # the oldest, as it was looked for last
         self._looked_at = 0.0
@@ -134,12 +130,16 @@ class Refused:
     @property
     def count(self) -> int:
         """The number of refused messages that wait or are published again."""
-        return self._refusals.count + self._unacknowledged.count(self._clock()) + len(self._came_again)
+        return self._refusals.count(self._clock())
 
     @property
     def waiting(self) -> int:
         """The number of refused messages that wait here."""
-        return self._refusals.count - len(self._numbers) + self._unacknowledged.waiting
+        return self._refusals.waiting
+
+    @property
+    def has_waiting(self) -> bool:
+        return self._refusals.has_waiting
 
     @property
     def oldest(self) -> float | None:
@@ -163,79 +163,66 @@ class Refused:
         most once a second: there may be thousands."""
         now = self._clock()
         if self._found is None or now - self._looked_at >= LOOK_EVERY:
-            found = self._refusals.oldest, self._unacknowledged.oldest
-            self._found, self._looked_at = min((each for each in found if each is not None), default=None), now
+            self._found, self._looked_at = self._refusals.oldest, now
         return self._found
 
     def owns(self, tag: int) -> bool:
-        return tag in self._messages
+        return tag in self._copies
 
-    def take(self, number: int, tag: int) -> bool:
-        """Take over a publish that was refused; return False if that isn't possible, so that the message has to come
-        from its source again."""
-        if self._is_released:  # answers come until the channel is closed
-            return False
+    def take(self, number: int, tag: int) -> None:
+        """Take over a publish that was refused."""
+        if self._is_released:  # answers come until the channel is closed; then the source requeues it
+            return
         now = self._clock()
-        if self._numbers.pop(number, None) is not None:
-            if self._refusals.refused_again(tag, now):
-                self._give_up(tag)
-        elif not self._take_anew(number, tag, now):
-            return False
+        if self.owns(tag):
+            is_hopeless = self._refusals.refused_again(number, now)
+        elif self._keep(number, tag):
+            copy = self._copies[tag]
+            is_hopeless = self._refusals.keep(number, tag, copy.prepared[PUBLISH], len(copy.frames), now=now)
+            is_hopeless = is_hopeless or (self.counts_returns and _returns(copy) >= MOST_RETURNS)
+        else:
+            is_hopeless = False
+            known = (self._held.known(number) or _UNKNOWN) if self._held.room.note() else None
+            self._refusals.leave_unacknowledged(number, tag, known, now)
+            self._noted = self._refusals.noted
+        if is_hopeless:
+            self._give_up(tag)
         self._arm(now)
-        return True
-
-    def count_returns(self, *, are_counted: bool) -> None:
-        """Set `are_counted`: each message that is given back is one step nearer to being dropped by its source."""
-        self._unacknowledged.returns_are_counted = are_counted
 
     def published(
         self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
     ) -> None:
         """Find refused messages among these deliveries, which were published with numbers from `first` on; `came_again`
         are those that were redelivered."""
-        if not came_again or not self._unacknowledged.expects:
+        if not came_again or not self._refusals.expects:
             return
         others, now = set(came_again), self._clock()
         for number, (tag, prepared) in enumerate(zip(tags, known, strict=True), start=first):
-            if tag in others and (refusal := self._unacknowledged.came_again(prepared[PUBLISH], now)) is not None:
-                self._came_again[number] = refusal
+            if tag in others:
+                self._refusals.came_again(number, prepared[PUBLISH], now)
 
     def confirmed(self, count: int) -> None:
         """Record that so many publishes were confirmed since the last call, including those that were published
         again."""
-        if not count or not self._is_busy():
+        if not count or self._is_released or not self._refusals.is_busy:
             return
         now = self._clock()
-        is_in_flight = self._confirms.is_in_flight
-        arrived = [number for number in self._numbers if not is_in_flight(number)]
-        for number in arrived:
-            tag = self._numbers.pop(number)
-            self._refusals.arrived(tag, now)
-            self._drop(tag)
-        came = [number for number in self._came_again if not is_in_flight(number)]
-        for number in came:
-            self._refusals.recovered(self._came_again.pop(number).address, now)
-            self._unacknowledged.fared(well=True, now=now)
-        if count > len(arrived) + len(came):
-            self._refusals.passed(now)
-        self._unacknowledged.forget(now)
-        if not self._is_busy():
-            self._refusals.forget_recovered()
-        elif arrived:
+        arrived = self._refusals.confirmed(count, now)
+        self._drop(arrived, now)
+        if arrived and self._refusals.is_busy:
             self._try(now)
-        elif came:
+        else:
             self._arm(now)
 
     def quarantine_done(self, tag: int) -> None:
         """Forget a message: it is in the quarantine."""
+        now = self._clock()
         self._refusals.forget(tag)
-        self._drop(tag)
-        self._arm(self._clock())
+        self._drop([tag], now)
+        self._arm(now)
 
     def quarantine_failed(self, tag: int) -> None:
         """Let a message wait again: it could not be put into the quarantine."""
-        if self._is_released:
-            return
         now = self._clock()
         self._refusals.wait_on(tag, now)
         self._arm(now)
@@ -243,28 +230,21 @@ class Refused:
     def release(self) -> None:
         """Publish nothing again, and keep nothing."""
         self._is_released = True
-        self._numbers.clear()
-        for tag in tuple(self._messages):
-            self._drop(tag)
-        self._held.room.forget(self._unacknowledged.waiting)
-        self._unacknowledged = UnacknowledgedRefusals()  # a timer may hold this one for minutes
-        self._came_again.clear()
+        self._drop(list(self._copies), self._clock())
+        self._refusals.release()  # a timer may hold this one for minutes
+        self._gone([])
         self._held.release()
 
-    def return_parked(self) -> None:
+    def return_unacknowledged(self) -> None:
         """Return what is unacknowledged and not kept, since others may want it; not if each return is counted."""
-        if self._is_released or self._unacknowledged.returns_are_counted:
-            return
-        self._gone(self._unacknowledged.return_all(self._clock()))
+        if not self._is_released and not self._refusals.returns_are_counted:
+            self._gone(self._refusals.return_all(self._clock()))
 
     def _gone(self, tags: list[int]) -> None:
-        self._held.room.forget(len(tags))
+        self._held.room.forget(self._noted - self._refusals.noted)
+        self._noted = self._refusals.noted
         if tags:
             self._give_back(tags)
-
-    def _is_busy(self) -> bool:
-        """True if any refused message isn't dealt with yet."""
-        return bool(self._messages or self._came_again or self._unacknowledged.waiting or self._unacknowledged.expects)
 
     @property
     def _space(self) -> int:
@@ -272,65 +252,43 @@ class Refused:
         left = self._held.room.left
         return min(self._held.limit, left) - self._size
 
-    def _take_anew(self, number: int, tag: int, now: float) -> bool:
-        """Take over a refused publish that isn't kept: keep it if there is room; otherwise note it and leave it
-        unacknowledged. Return False if there is no room for either."""
-        before = self._came_again.pop(number, None)
-        is_kept = self._keep(number, tag, before, now)
-        if before is not None:
-            self._unacknowledged.fared(well=is_kept, now=now)
-        if is_kept:
-            return True
-        if not self._held.room.note():
+    def _keep(self, number: int, tag: int) -> bool:
+        """Keep a copy of a publish; return False if there is no room for it, or it isn't held any more."""
+        copy = self._held.moved_out(number)
+        if copy is None:
             return False
-        known = self._held.known(number) or _UNKNOWN
-        since = now if before is None else before.since
-        self._unacknowledged.park(tag, Refusal(*known, since=since, tried=now), now)
-        return True
-
-    def _keep(self, number: int, tag: int, before: Refusal | None, now: float) -> bool:
-        message = self._held.moved_out(number)
-        if message is None:
-            return False
-        size = len(message.frames)
+        size = len(copy.frames)
         if size > self._space or not self._held.room.take(size):
             return False
         self._size += size
-        self._messages[tag] = message
-        since, tried = (None, None) if before is None else (before.since, before.tried)
-        address = message.prepared[PUBLISH]
-        is_hopeless = self._refusals.refused(tag, address, size, now=now, since=since, before=tried)
-        if is_hopeless or (self.counts_returns and _returns(message) >= MOST_RETURNS):
-            self._give_up(tag)
+        self._copies[tag] = copy
         return True
 
-    def _drop(self, tag: int) -> None:
-        size = len(self._messages.pop(tag).frames)
-        self._size -= size
-        self._held.room.give_back(size)
-        if self._unacknowledged.fits(self._space):
-            self._unacknowledged.hurry(self._clock())
+    def _drop(self, tags: list[int], now: float) -> None:
+        for tag in tags:
+            size = len(self._copies.pop(tag).frames)
+            self._size -= size
+            self._held.room.give_back(size)
+        if tags:
+            self._refusals.has_room(self._space, now)
 
     def _give_up(self, tag: int) -> None:
         """Hand over a message for the quarantine. If that isn't possible now, it waits, and is tried again."""
         if self.hand_over is None:
             return
-        found = original(self._messages[tag])
+        found = original(self._copies[tag])
         self._refusals.give_up(tag)
         if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, found.delivery, found.properties, found.body, 0)):
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
-        at = min(
-            (each for each in (self._refusals.wakes_at, self._unacknowledged.wakes_at) if each is not None),
-            default=None,
-        )
-        if at is not None and at < self._wakes_at:
+        at = self._refusals.wakes_at
+        if at < self._wakes_at:
             self._wakes_at = at
             self._later(max(0.0, at - now), self._wake)
 
     def _wake(self) -> None:
-        self._wakes_at = float("inf")
+        self._wakes_at = inf
         self._try(self._clock())
 
     def _try(self, now: float) -> None:
@@ -340,18 +298,16 @@ class Refused:
             self._wakes_at = now + BUSY
             self._later(BUSY, self._wake)
             return
-        tags = self._refusals.to_try(now)
-        if tags:
-            last = self._confirms.published_again(tags)
-            self._numbers.update(zip(range(last - len(tags) + 1, last + 1), tags, strict=True))
-            self._publish(b"".join(self._messages[tag].frames for tag in tags), last)
+        again = self._refusals.to_try(now)
+        if again:
+            self._publish(b"".join(self._copies[tag].frames for tag in again.values()), max(again))
         self._return(now)
         self._arm(now)
 
     def _return(self, now: float) -> None:
         """Return some of what is unacknowledged and not kept."""
-        tags = self._unacknowledged.due(now, max(0, self._space))
-        if tags and self._unacknowledged.returns_are_counted and self.on_counted_return is not None:
+        tags = self._refusals.to_return(now, max(0, self._space))
+        if tags and self._refusals.returns_are_counted and self.on_counted_return is not None:
             self.on_counted_return()
         self._gone(tags)
 
