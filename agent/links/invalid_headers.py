@@ -11,7 +11,7 @@ import struct
 from functools import cache
 from typing import Final
 
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.header_table import Names
 from agent.amqp.wire.tables import short_string
 from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 

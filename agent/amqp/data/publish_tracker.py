@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
-from agent.amqp.data.refused import Refused
-from agent.amqp.data.unpublishable import TOO_LARGE, TOO_MANY_HEADERS, Later, Unpublishable
+from agent.amqp.data.refused import Later, Refused, Unpublishable
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.tables import CodecError
@@ -23,6 +22,7 @@ from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
 from agent.core.links.refusals import Refusals
 from agent.core.model import AckMode
+from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import BrokerError
 
 _ACK: Final = 60 << 16 | 80
@@ -335,7 +335,10 @@ class PublishTracker:
     @property
     def trouble(self) -> str:
         """The text for operators about messages that don't get through; empty if all do."""
-        limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
+        limits: dict[str, int] = {
+            QuarantineReason.HEADERS_TOO_LARGE: self.outlet.frame_max,
+            QuarantineReason.TOO_LARGE: self.largest or 0,
+        }
         troubles = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unpublishable.describe(limits)]
         refused = self.refused.count
         if self.lacks_quarantine:

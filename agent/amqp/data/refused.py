@@ -1,92 +1,41 @@
-"""Publishes again what the downstream refused by basic.nack, from memory, without returning it to its source.
+"""Messages that the downstream doesn't take: what it refused by basic.nack is published again, from memory, without
+returning it to its source; what can't be published at all goes back later.
 
-A message that there is no room for stays unacknowledged, and goes back to its source to come again, a few messages at a
-time. What never gets through although others do is handed over, for the quarantine.
+A refused message that there is no room for stays unacknowledged, and goes back to its source to come again, a few
+messages at a time. What never gets through although others do is handed over, for the quarantine.
 
 Why: docs/decisions/0012-keep-until-confirmed.md, docs/decisions/0013-refused-stay-at-source.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Final
 
 from agent.amqp.data import header_table
 from agent.amqp.data.capture import Captured
-from agent.amqp.data.delivery import Delivery, read_address
-from agent.amqp.data.held import HeldBuffers, KnownPublish, Publish, Received
-from agent.amqp.data.prepared import ADDRESS, PUBLISH
-from agent.amqp.data.table_scan import Names
-from agent.amqp.data.unpublishable import Later
+from agent.amqp.data.header_table import Names
+from agent.amqp.data.held import HeldBuffers, Publish
+from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
-from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, short_string
-from agent.core.links.refusals import Refusals
+from agent.core.links.refusals import COMES_BACK_WITHIN, SPARINGLY, Refusals
 from agent.core.rules.quarantine import QuarantineReason
-
-_PROPERTIES: Final = 12  # bytes before them in a content header
-_TABLES: Final = slice(2, 4)  # of what is prepared: those put where a message has no headers
-_LENGTH: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """A message as it was received; `properties` begin with their flags."""
-
-    delivery: Delivery
-    properties: bytes
-    body: bytes
-
-
-def original(publish: Publish) -> Original:
-    _, header, *parts = _payloads(publish.frames)
-    delivery = read_address(publish.prepared[ADDRESS], redelivered=False)
-    return Original(delivery, _properties(publish, header[_PROPERTIES:]), b"".join(parts))
-
-
-def received_headers(publish: Publish) -> bytes:
-    """The headers (a table with its length) as they were received."""
-    _, header, *_ = _payloads(publish.frames)
-    return Properties.read(_properties(publish, header[_PROPERTIES:])).raw_headers
-
-
-def _properties(publish: Publish, written: bytes) -> bytes:
-    added = publish.added
-    if isinstance(added, Received):
-        return added.properties
-    if not added:
-        return written
-    found = Properties.read(written)
-    if any(added is table for table in publish.prepared[_TABLES]):
-        return found.lacking(HEADERS).write()
-    entries = found.raw_headers[_LENGTH + len(added) :]
-    return found.with_raw_headers(len(entries).to_bytes(_LENGTH, "big") + entries).write()
-
-
-def _payloads(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(data):
-        _, _, size = frames.PREFIX.unpack_from(data, at)
-        begin = at + frames.PREFIX.size
-        found.append(data[begin : begin + size])
-        at += frames.OVERHEAD + size
-    return found
-
 
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
 _RETURNS: Final = Names(_NAME)
-_UNKNOWN: Final = KnownPublish(b"", 0)
+_UNKNOWN: Final = b"", 0
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
 LOOK_EVERY: Final = 1.0
 MOST_RETURNS: Final = 10
 """Brokers from 4.0 on drop a message of a quorum queue that came back 20 times, unless configured otherwise."""
 
-HandOver = Callable[[Captured], bool]
+Later = Callable[[float, Callable[[], None]], object]
 
 
 class Refused:
@@ -107,7 +56,7 @@ class Refused:
         """`publish` writes frames that end with the publish of this number; it is called only while `may_publish`
         returns True. `give_back` returns deliveries to their source. `hand_over`, set later, returns True if it took a
         message."""
-        self.hand_over: HandOver | None = None
+        self.hand_over: Callable[[Captured], bool] | None = None
         self.counts_returns = False  # whether the source drops what came back too often
         self.on_counted_return: Callable[[], None] | None = (
             None  # before messages go back of which each return is counted
@@ -276,9 +225,9 @@ class Refused:
         """Hand over a message for the quarantine. If that isn't possible now, it waits, and is tried again."""
         if self.hand_over is None:
             return
-        found = original(self._copies[tag])
+        copy = self._copies[tag]
         self._refusals.give_up(tag)
-        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, found.delivery, found.properties, found.body, 0)):
+        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, copy.delivery, copy.properties, copy.body, 0)):
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
@@ -314,7 +263,7 @@ class Refused:
 
 def _returns(message: Publish) -> int:
     try:
-        return returns_of(received_headers(message))
+        return returns_of(Properties.read(message.properties).raw_headers)
     except CodecError:
         return 0
 
@@ -323,3 +272,82 @@ def returns_of(headers: bytes) -> int:
     """The number of times that the broker says a message was returned, by its headers (a table with its length)."""
     found = header_table.value_of(headers, _RETURNS)
     return int.from_bytes(found[1:], "big") if found is not None and found[:1] in _INTEGERS else 0
+
+
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 60.0
+_NOUNS: Final[Mapping[str, str]] = {
+    QuarantineReason.TOO_LARGE: "larger than it takes",
+    QuarantineReason.HEADERS_TOO_LARGE: "with headers larger than a frame there",
+    QuarantineReason.UNREADABLE: "with properties that can't be read",
+    QuarantineReason.CLOSES: "over which it closes the connection or channel",
+    QuarantineReason.RETURNED: "which the source would drop if they came back more often",
+}
+
+
+class Unpublishable:
+    """Gives messages that can't be published back upstream, less and less often: only another configuration makes them
+    fit."""
+
+    def __init__(
+        self,
+        later: Later,
+        give_back: Callable[[list[int]], None],
+        clock: Callable[[], float],
+        *,
+        returns_are_counted: bool,
+    ) -> None:
+        self._later = later
+        self._give_back = give_back
+        self._clock = clock
+        self._pause = SPARINGLY if returns_are_counted else FIRST_PAUSE
+        self._tags: list[int] = []
+        self._waiting: dict[str, tuple[int, int]] = {}  # by reason: how many, and the largest one's size
+        self._before: dict[str, tuple[int, int]] = {}  # what was given back last
+        self._returned_at = 0.0
+
+    def add(self, tag: int, reason: str, size: int) -> None:
+        count, largest = self._waiting.get(reason, (0, 0))
+        self._waiting[reason] = count + 1, max(largest, size)
+        if not self._tags:
+            self._later(self._pause, self._return)
+        self._tags.append(tag)
+
+    @property
+    def count(self) -> int:
+        """The number of messages that are held."""
+        return len(self._tags)
+
+    def describe(self, limits: Mapping[str, int]) -> str:
+        """Describe the messages in an operator's words; empty if there are none. `limits` are bytes, by reason, 0 if
+        unknown."""
+        found = self._shown
+        total = sum(count for count, _ in found.values())
+        if not total:
+            return ""
+        parts = [
+            f"{count} {_NOUNS.get(reason, reason)}{_sizes(largest, limits.get(reason))}"
+            for reason, (count, largest) in sorted(found.items())
+        ]
+        messages = "1 message" if total == 1 else f"{total} messages"
+        return f"{messages} can't be published downstream: {', '.join(parts)}"
+
+    @property
+    def _shown(self) -> dict[str, tuple[int, int]]:
+        """The messages to show, by reason: those on their way back count until they have had time to come again."""
+        if self._clock() - self._returned_at > COMES_BACK_WITHIN:
+            return self._waiting
+        reasons = self._before.keys() | self._waiting.keys()
+        return {reason: max(self._before.get(reason, (0, 0)), self._waiting.get(reason, (0, 0))) for reason in reasons}
+
+    def _return(self) -> None:
+        tags, self._tags = self._tags, []
+        self._pause = max(self._pause, min(2 * self._pause, LONGEST_PAUSE))
+        self._before, self._waiting, self._returned_at = self._waiting, {}, self._clock()
+        self._give_back(tags)
+
+
+def _sizes(largest: int, limit: int | None) -> str:
+    if not largest:
+        return ""
+    return f" (up to {largest} bytes)" if not limit else f" (up to {largest} bytes, where {limit} fit)"

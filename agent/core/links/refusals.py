@@ -1,7 +1,7 @@
 """Messages that the downstream refused by basic.nack: when each is tried again, and which one will never get through.
 
-A delivery that isn't settled is in one of these states. `Confirms` has those in flight, `amqp.data.unpublishable` those
-that can't be published, `PublishTracker` those that enter the quarantine, and `Refusals` all others:
+A delivery that isn't settled is in one of these states. `Confirms` has those in flight, `Unpublishable` those that
+can't be published, `PublishTracker` those that enter the quarantine, and `Refusals` all others:
 
 | state | next |
 |---|---|

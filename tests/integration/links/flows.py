@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from agent.amqp.connect import Connection, connect
 from agent.amqp.data.capture import Room
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.links.flow import Flow

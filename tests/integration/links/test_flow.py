@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from agent.amqp.data.capture import Room
-from agent.amqp.data.delivery import Destination
+from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
 from agent.core.rules.hops import Site

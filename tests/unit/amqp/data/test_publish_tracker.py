@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED, largest_taken
-from agent.amqp.data.unpublishable import FIRST_PAUSE, LONGEST_PAUSE
+from agent.amqp.data.refused import FIRST_PAUSE, LONGEST_PAUSE
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
