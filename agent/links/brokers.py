@@ -14,13 +14,11 @@ from itertools import product
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from agent.amqp.connect import Connection, connect_any
+from agent.amqp.connect import Connection, LastHeard, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
-from agent.amqp.last_heard import LastHeard
-from agent.amqp.renewal import renew_connection
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.links.restarts import differ_in_passwords
@@ -276,7 +274,7 @@ def renew(pools: Iterable[Pool], ends: Mapping[End, End], tasks: GuardedTasks) -
             end = key[0] if isinstance(key, tuple) else key
             found = uris.get(end, {}).get(connection.uri) if isinstance(end, End) else None
             if found is not None:
-                renew_connection(connection, found, tasks)
+                connection.renew(found, tasks)
 
 
 def _successors(former: End, now: End) -> dict[AmqpUri, AmqpUri]:
