@@ -1,4 +1,7 @@
-"""Opens AMQP connections from URIs; every error names the endpoint and what to do about it."""
+"""Opens AMQP connections from URIs; every error names the endpoint and what to do about it.
+
+Why: docs/decisions/0020-passwords-without-restart.md
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,33 @@ import asyncio
 import re
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
+import structlog
+
 from agent.amqp.failures import NoAccessError, lost, opening_failed, update_failed
-from agent.amqp.last_heard import LastHeard
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, PATIENCE, Terms
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core import fields
+from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
-from agent.tasks import report_unforeseen
+from agent.tasks import GuardedTasks, report_unforeseen
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
@@ -39,6 +46,10 @@ LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
 _TRUE = fields.boolean(True)
 _MOST_CAPABILITIES = 100
 BLOCKED_PATIENCE = 1.0  # a broker that reads nothing doesn't answer a close either
+_MOST_ADDRESSES = 1_000
+_DAY = 86_400
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,22 @@ class Connection:
         except BrokerError as error:
             raise update_failed(error, where=self.where, user=self._user) from error
 
+    def renew(self, uri: AmqpUri, tasks: GuardedTasks) -> None:
+        """Use `uri`, which has another password, from now on. The broker gets the password only if it is a token that
+        expires: brokers end what was opened with an expired token, and check other passwords at login only."""
+        self.uri = uri
+        if uri.password is not None and token_expiry(uri.password.reveal()) is not None:
+            tasks.once("renew a token", self._send(uri.password))
+
+    async def _send(self, token: Secret) -> None:
+        """Send the token. A broker that refuses it closes the connection, and its users connect again."""
+        try:
+            await self.update_secret(token)
+        except BrokerError as error:
+            log.warning("token not renewed", reason=str(error))
+        else:
+            log.info("token renewed", broker=self.where)
+
     async def close(self) -> None:
         """Close the connection; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
@@ -179,6 +206,41 @@ class Connection:
         error = TransientError(f"{self.where}: the agent closed the connection")
         patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
         await self.wire.close(error, patience=patience)
+
+
+class LastHeard:
+    """The last time that anything was received from each address, over all connections that were open there: a broker
+    that answered a minute ago and doesn't now is frozen, and its port isn't another server's."""
+
+    def __init__(self) -> None:
+        self._open: dict[WireConnection, tuple[str, int]] = {}
+        self._ended: dict[tuple[str, int], float] = {}  # by the loop's clock
+
+    def follow(self, wire: WireConnection, address: tuple[str, int]) -> None:
+        self._open[wire] = address
+        wire.closed.add_done_callback(lambda _: self._end(wire))
+
+    def _end(self, wire: WireConnection) -> None:
+        address = self._open.pop(wire)
+        self._ended[address] = max(wire.heard, self._ended.pop(address, 0.0))
+        if len(self._ended) > _MOST_ADDRESSES:
+            self._ended.pop(next(iter(self._ended)))
+
+    def is_answering(self, address: tuple[str, int], since: float) -> bool:
+        """True if a connection that is open there has received anything since then."""
+        return any(each == address and wire.heard > since for wire, each in self._open.items())
+
+    def time_of(self, address: tuple[str, int]) -> str | None:
+        """The UTC time when the address was last heard from, with the date if that is over a day ago; None if no AMQP
+        connection was open there."""
+        heard = [wire.heard for wire, each in self._open.items() if each == address]
+        if address in self._ended:
+            heard.append(self._ended[address])
+        if not heard:
+            return None
+        ago = asyncio.get_running_loop().time() - max(heard)
+        shown = datetime.fromtimestamp(time.time() - ago, UTC)
+        return shown.strftime("%H:%M:%S" if ago < _DAY else "%Y-%m-%d %H:%M:%S")
 
 
 async def connect(

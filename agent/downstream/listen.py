@@ -12,7 +12,6 @@ import structlog
 from agent.amqp.broker_events import EventReader, subscribe
 from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
-from agent.amqp.renewal import renew_connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.reading import DEFAULT_VHOST, WHERE
@@ -74,7 +73,7 @@ class Listener:
         before, after = _where_events_are(former), _where_events_are(now)
         successors = dict(zip(before, after, strict=True))
         for _, connection in self._pool.rekey(lambda key: after if key == before else key):
-            renew_connection(connection, successors.get(connection.uri, connection.uri), tasks)
+            connection.renew(successors.get(connection.uri, connection.uri), tasks)
 
     def _say(self, silence: str) -> None:
         if silence == self._silence:

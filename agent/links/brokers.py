@@ -16,13 +16,11 @@ from itertools import product
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from agent.amqp.connect import Connection, connect_any
+from agent.amqp.connect import Connection, LastHeard, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
-from agent.amqp.last_heard import LastHeard
-from agent.amqp.renewal import renew_connection
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.links.restarts import differ_in_passwords
@@ -328,7 +326,7 @@ def _renew(pool: Pool, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
     for (end, *_), connection in moved:
         found = uris.get(end, {}).get(connection.uri)
         if found is not None:
-            renew_connection(connection, found, tasks)
+            connection.renew(found, tasks)
 
 
 def _successors(former: End, now: End) -> dict[AmqpUri, AmqpUri]:

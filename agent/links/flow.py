@@ -15,7 +15,6 @@ from agent.amqp.data.probe import Probes
 from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
-from agent.amqp.data.unpublishable import LONGEST, SPARINGLY
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
@@ -46,8 +45,8 @@ class Flow:
         down: Connection,
         counts: Counts,
         path: PathMemory,
+        room: Room,
         capture: Callable[[PublishTracker], Capture] | None = None,
-        room: Room | None = None,
     ) -> None:
         """`capture` creates the collector of messages for the quarantine. In `room` messages are kept until they are
         confirmed, so that those that are refused needn't go back to their source."""
@@ -108,7 +107,7 @@ class Flow:
     @property
     def is_refused(self) -> bool:
         """True if messages wait since the downstream refused them."""
-        return self._target is not None and self._target.count_refused > 0
+        return self._target is not None and self._target.refused.count > 0
 
     @property
     def held_at(self) -> Side:
@@ -190,7 +189,7 @@ class Flow:
     def oldest_refused(self) -> float | None:
         """The time when the oldest message that waits after a refusal by the downstream was first refused; None if
         there is none."""
-        return self._target.oldest_refused if self._target else None
+        return self._target.refused.oldest if self._target else None
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
@@ -228,10 +227,8 @@ class Flow:
                 self._path.poison_search, self._loop.time, lambda: target.confirms.unconfirmed
             )
         self._capture = self._made_capture(target) if self._made_capture else None
-        if target.refused is not None:
-            target.refused.hand_over = self._capture.take if self._capture else None
-            target.refused.counts_returns = self._counts_returns
-            target.refused.count_returns(are_counted=self._returns_are_counted)
+        target.refused.hand_over = self._capture.take if self._capture else None
+        target.refused.counts_returns = self._counts_returns
         source = self._source = DeliveryForwarder(
             out,
             target,
@@ -242,8 +239,7 @@ class Flow:
             capture=self._capture,
             keeps_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
         )
-        if target.refused is not None:
-            target.refused.on_counted_return = source.keep_returned
+        target.refused.on_counted_return = source.keep_returned
         consumer = self._consumer = Consumer(
             self._options, self._window, up=self._up, out=out, source=source, target=target
         )
@@ -262,7 +258,7 @@ class Flow:
         await (consumer.pause() if paused else consumer.begin())
 
     def _made_target(self, into: Channel) -> PublishTracker:
-        path, room = self._path, self._room
+        path = self._path
         return PublishTracker(
             into,
             self._down.wire,
@@ -270,8 +266,8 @@ class Flow:
             ack_mode=self._options.ack_mode,
             settle=self._up.wire.write_soon,
             largest=path.largest_at(self._down.uri.safe, self._loop.time()),
-            longest_return=SPARINGLY if self._returns_are_counted else LONGEST,
-            held=None if room is None else HeldBuffers(prefetch.BYTES_ON_THE_WAY, room),
+            held=HeldBuffers(prefetch.BYTES_ON_THE_WAY, self._room),
+            returns_are_counted=self._returns_are_counted,
             give_up_after=self._options.quarantine_after,
         )
 
@@ -303,8 +299,8 @@ class Flow:
         """
         if self._consumer is not None:
             await self._consumer.pause()
-        if self._target is not None and self._target.refused is not None:
-            self._target.refused.return_parked()
+        if self._target is not None:
+            self._target.refused.return_unacknowledged()
 
     async def resume_consuming(self) -> None:
         """Resume, and return when the broker has confirmed the new consumer; raise BrokerError or ServedElsewhereError
@@ -369,7 +365,7 @@ class Flow:
         if self._capture is not None:
             self._capture.abandon()
         if self._target is not None:
-            self._target.release()
+            self._target.refused.release()
         if self._flows:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.amqp.data.delivery import Destination
+from agent.amqp.data.rewriting import Destination
 from agent.core.fields import EMPTY, Table
 from agent.core.links import prefetch
 from agent.core.links.poison_search import PoisonSearch

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.header_table import Names
 from agent.amqp.wire.tables import short_string
 from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 

@@ -14,9 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.delivery import Destination
 from agent.amqp.data.publish_tracker import Counts
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.rpc import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.poison_search import Watch

@@ -13,9 +13,9 @@ import structlog
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Captured, Room
-from agent.amqp.data.delivery import Destination
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.data.quarantined import Why, enclosed
+from agent.amqp.data.rewriting import Destination
 from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher

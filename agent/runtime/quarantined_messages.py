@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.delivery import Delivery
 from agent.amqp.data.quarantined import Restored, Why, restored
-from agent.amqp.data.rewriting import Rewriter, rewritten
+from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten
 from agent.amqp.publisher import Publisher
 from agent.amqp.queue_browser import BrowsedMessage, QueueBrowser, browse
 from agent.amqp.wire.properties import Properties

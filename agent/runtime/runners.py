@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase

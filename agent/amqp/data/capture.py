@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import Delivery
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ Why: docs/decisions/0012-keep-until-confirmed.md
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from agent.amqp.data.capture import Room
-from agent.amqp.data.prepared import PUBLISH
+from agent.amqp.data.prepared import ADDRESS, PUBLISH, TABLES
+from agent.amqp.data.rewriting import Delivery, read_address
 from agent.amqp.wire import frames
+from agent.amqp.wire.properties import HEADERS, Properties
 
 
 class Received(NamedTuple):
@@ -30,6 +32,32 @@ class Publish(NamedTuple):
     prepared: tuple[bytes, ...]
     added: bytes | Received
 
+    @property
+    def delivery(self) -> Delivery:
+        return read_address(self.prepared[ADDRESS], redelivered=False)
+
+    @property
+    def properties(self) -> bytes:
+        """The properties as they were received, with their flags."""
+        if isinstance(self.added, Received):
+            return self.added.properties
+        written = self._payloads[1][frames.BASIC_HEADER.size :]
+        if not self.added:
+            return written
+        found = Properties.read(written)
+        if any(self.added is table for table in self.prepared[TABLES]):
+            return found.lacking(HEADERS).write()
+        entries = found.raw_headers[4 + len(self.added) :]
+        return found.with_raw_headers(len(entries).to_bytes(4, "big") + entries).write()
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self._payloads[2:])
+
+    @property
+    def _payloads(self) -> list[bytes]:
+        return [self.frames[at + frames.PREFIX.size : after - 1] for _, at, after in _walk(self.frames)]
+
 
 class Ways(NamedTuple):
     """For each message: the bytes prepared for its address, and those put in front of its headers."""
@@ -39,14 +67,6 @@ class Ways(NamedTuple):
 
 
 NO_WAYS: Final = Ways((), ())
-
-
-class KnownPublish(NamedTuple):
-    """The facts of a publish that stay known when it is no longer held: the frame with its destination, and about its
-    size."""
-
-    address: bytes
-    size: int
 
 
 @dataclass(slots=True)
@@ -108,13 +128,8 @@ class HeldBuffers:
                 settled += 1
             del batches[:settled]
 
-    def message(self, number: int) -> Publish | None:
-        """The publish with this number; None if it is not held."""
-        found = self._find(number)
-        return None if found is None else _message(*found)
-
     def moved_out(self, number: int) -> Publish | None:
-        """Like `message`, but the publish takes no room here from now on."""
+        """The publish with this number, which takes no room here from now on; None if it is not held."""
         found = self._find(number)
         message = None if found is None else _message(*found)
         if found is None or message is None:
@@ -125,14 +140,15 @@ class HeldBuffers:
         self._free(len(message.frames))
         return message
 
-    def known(self, number: int) -> KnownPublish | None:
-        """The facts of a publish; None if it was published again, or is settled."""
+    def known(self, number: int) -> tuple[bytes, int] | None:
+        """What stays known of a publish when it is no longer held: the frame with its destination, and about its size.
+        None if it was published again, or is settled."""
         found = self._find(number)
         if found is None or not found[0].ways.prepared:
             return None
         batch, place = found
         prepared = batch.ways.prepared
-        return KnownPublish(prepared[place][PUBLISH], batch.octets // len(prepared))
+        return prepared[place][PUBLISH], batch.octets // len(prepared)
 
     def release(self) -> None:
         """Forget everything that is held."""
@@ -191,10 +207,15 @@ def _message(batch: _Batch, place: int) -> Publish | None:
 
 
 def _messages(data: bytes) -> list[bytes]:
-    begins, at = [], 0
+    begins = [at for kind, at, _ in _walk(data) if kind == frames.METHOD]
+    return [data[begin:end] for begin, end in zip(begins, [*begins[1:], len(data)], strict=True)]
+
+
+def _walk(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """The kind of each frame, where it begins, and where it ends."""
+    at = 0
     while at < len(data):
         kind, _, size = frames.PREFIX.unpack_from(data, at)
-        if kind == frames.METHOD:
-            begins.append(at)
-        at += frames.OVERHEAD + size
-    return [data[begin:end] for begin, end in zip(begins, [*begins[1:], len(data)], strict=True)]
+        after = at + frames.OVERHEAD + size
+        yield kind, at, after
+        at = after

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from hashlib import blake2b
 from typing import Final
 
-from agent.amqp.data.table_scan import Names, check_table
-from agent.amqp.data.unpublishable import CLOSES, UNREADABLE
+from agent.amqp.data.header_table import Names, check_table
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.poison_search import PoisonSearch
+from agent.core.rules.quarantine import QuarantineReason
 
 _DELIVERIES: Final = Names("x-delivery-count")  # what a quorum queue adds, and counts up each time
 _MOST_ON_THE_WAY: Final = 64
@@ -36,11 +36,11 @@ class PoisonCheck:
                 check_table(read.raw_headers)
         except CodecError:
             self._poison_search.caught(now)
-            return UNREADABLE
+            return QuarantineReason.UNREADABLE
         digest = _digest(publish, read, size)
         if self._poison_search.is_culprit(digest, now):
             self._poison_search.caught(now)
-            return CLOSES
+            return QuarantineReason.CLOSES
         if len(self._passed) >= _MOST_ON_THE_WAY:
             self._passed = {tag: self._passed[tag] for tag in self._unconfirmed() if tag in self._passed}
         if len(self._passed) < _MOST_ON_THE_WAY:  # of so many none is alone, and nothing will be known

@@ -8,12 +8,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from agent.amqp.data.delivery import Destination, read_address
 from agent.amqp.data.probe import may_be_probe
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Destination, Rewriter, read_address
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.tables import short_string
 
+TABLES: Final = slice(2, 4)
 PUBLISH: Final = 4
 """The index of the publish frame in what is prepared. Before it: the header entries of a message that was not
 redelivered and of one that was, and the same as whole tables, for a message that has no headers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from agent.amqp.data import header_table
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.header_table import Names
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
-from agent.amqp.data.refused import Refused
-from agent.amqp.data.unpublishable import LONGEST, TOO_LARGE, TOO_MANY_HEADERS, Later, Returns, Unpublishable
+from agent.amqp.data.refused import Later, Refused, Unpublishable
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
-from agent.core.links.refused_retries import Refusals
+from agent.core.links.refusals import Refusals
 from agent.core.model import AckMode
+from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import BrokerError
 
 _ACK: Final = 60 << 16 | 80
@@ -98,7 +98,6 @@ class PublishTracker:
         "_probes",
         "_probes_in_flight",
         "_quiet",
-        "_returned",
         "_settle",
         "_unpublishable",
         "_upstream",
@@ -124,9 +123,9 @@ class PublishTracker:
         *,
         ack_mode: AckMode,
         settle: Callable[[bytes], None],
+        held: HeldBuffers,
         largest: int | None = None,
-        longest_return: float = LONGEST,
-        held: HeldBuffers | None = None,
+        returns_are_counted: bool = False,
         give_up_after: float | None = None,
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
@@ -136,7 +135,7 @@ class PublishTracker:
         `held` gets what is written, until it is confirmed; only with `on-confirm`. What is refused is published again
         from there; for more than `give_up_after` seconds only if no other message gets through.
 
-        `longest_return` is the most seconds until what was refused is given back to upstream.
+        With `returns_are_counted`, each message that is given back is one step nearer to being dropped by its source.
         """
         loop = asyncio.get_running_loop()
         later = later or loop.call_later
@@ -155,9 +154,18 @@ class PublishTracker:
         self._ack_mode = ack_mode
         self._settle = settle
         self._clock = clock or loop.time
-        self._returned = Returns(later, self._give_back, longest=longest_return)
-        self.refused = None if self.held is None else self._made_refused(self.held, give_up_after, later)
-        self._unpublishable = Unpublishable(later, self._give_back, self._clock, pause=longest_return)
+        self.refused = Refused(
+            held,
+            Refusals(self.confirms, give_up_after=give_up_after, returns_are_counted=returns_are_counted),
+            publish=self._publish_again,
+            may_publish=lambda: self.is_open and not self._channel.is_midway,
+            give_back=self._give_back_refused,
+            later=later,
+            clock=self._clock,
+        )
+        self._unpublishable = Unpublishable(
+            later, self._give_back, self._clock, returns_are_counted=returns_are_counted
+        )
         self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
@@ -170,18 +178,6 @@ class PublishTracker:
         self._probes: set[int] = set()  # that are written with the next messages, by tag
         self._probes_in_flight: set[int] = set()  # by publish number
         self._is_abandoned = False
-
-    def _made_refused(self, held: HeldBuffers, give_up_after: float | None, later: Later) -> Refused:
-        return Refused(
-            held,
-            Refusals(give_up_after),
-            self.confirms,
-            publish=self._publish_again,
-            may_publish=lambda: self.is_open and not self._channel.is_midway,
-            give_back=self._give_back_refused,
-            later=later,
-            clock=self._clock,
-        )
 
     def fed_by(self, upstream: Channel) -> None:
         """Set the channel that deliveries come from, and are settled on."""
@@ -201,12 +197,6 @@ class PublishTracker:
     def oldest_unconfirmed(self) -> float | None:
         """The time when the message that has waited longest for its confirm was read; None if none waits."""
         return self._batches[0][1] if self._batches else None
-
-    @property
-    def oldest_refused(self) -> float | None:
-        """The time when the oldest message that waits after a refusal by the downstream was first refused; None if none
-        waits."""
-        return None if self.refused is None else self.refused.oldest
 
     def streams(self, *, midway: bool) -> None:
         """Record if the broker has the beginning of a message and waits for the rest."""
@@ -255,8 +245,7 @@ class PublishTracker:
             self._limit_unsettled()
             if self.held is not None:
                 self.held.published(last, ways, rewritten=rewritten)
-            if self.refused is not None:
-                self.refused.published(last - len(tags) + 1, tags, ways.prepared, came_again)
+            self.refused.published(last - len(tags) + 1, tags, ways.prepared, came_again)
             return
         counts.forwarded += len(tags) - len(self._probes)
         self._probes.clear()
@@ -306,7 +295,7 @@ class PublishTracker:
     def quarantine_done(self, tag: int) -> None:
         """Settle a delivery: it is in the quarantine."""
         reason = self._has_arrived(tag)
-        if self.refused is not None and self.refused.owns(tag):
+        if self.refused.owns(tag):
             self.refused.quarantine_done(tag)
         self._counts.quarantined[reason] = self._counts.quarantined.get(reason, 0) + 1
         self.quarantined += 1
@@ -320,7 +309,7 @@ class PublishTracker:
         later."""
         self._no_quarantine = why
         reason = self._has_arrived(tag)
-        if self.refused is not None and self.refused.owns(tag):
+        if self.refused.owns(tag):
             self.refused.quarantine_failed(tag)
         else:
             self.refuse(tag, reason, size)
@@ -341,31 +330,23 @@ class PublishTracker:
     @property
     def held_unpublishable(self) -> int:
         """The number of deliveries that are held because they can't be published, or because they were refused."""
-        return self._unpublishable.count + (self.refused.waiting if self.refused else 0)
-
-    @property
-    def count_refused(self) -> int:
-        """The number of deliveries that wait since the downstream refused them."""
-        return self._returned.count + (self.refused.count if self.refused else 0)
-
-    def release(self) -> None:
-        """Stop publishing again, and free what is held for it."""
-        if self.refused is not None:
-            self.refused.release()
+        return self._unpublishable.count + self.refused.waiting
 
     @property
     def trouble(self) -> str:
         """The text for operators about messages that don't get through; empty if all do."""
-        limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
+        limits: dict[str, int] = {
+            QuarantineReason.HEADERS_TOO_LARGE: self.outlet.frame_max,
+            QuarantineReason.TOO_LARGE: self.largest or 0,
+        }
         troubles = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unpublishable.describe(limits)]
-        refused = self.count_refused
+        refused = self.refused.count
         if self.lacks_quarantine:
             troubles.append(
                 f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}"
             )
         if refused:
-            where = self.refused.where if self.refused else ""
-            oldest = f", the oldest {where}" if where else ""
+            oldest = f", the oldest {where}" if (where := self.refused.where) else ""
             why = "basic.nack: is a queue there full?"
             troubles.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
         return "; ".join(filter(None, troubles))
@@ -373,8 +354,8 @@ class PublishTracker:
     @property
     def lacks_quarantine(self) -> bool:
         """True if messages wait that belong in a quarantine which can't be used."""
-        return bool(self._no_quarantine) and bool(
-            self._unpublishable.count or self.count_refused or self._entering_quarantine
+        return bool(
+            self._no_quarantine and (self._unpublishable.count or self.refused.count or self._entering_quarantine)
         )
 
     def _lost(self) -> str:
@@ -420,9 +401,7 @@ class PublishTracker:
             self._probes_in_flight -= arrived
             count -= len(arrived)
         self._counts.forwarded += count
-        self._returned.taken += count
-        if self.refused is not None:
-            self.refused.confirmed(count)
+        self.refused.confirmed(count)
         self._measure()
         self.acknowledge()
 
@@ -449,8 +428,8 @@ class PublishTracker:
 
     @property
     def _is_busy(self) -> bool:
-        refused = self._waits_for_refused and self.refused is not None and self.refused.waiting
-        return bool(self.confirms.in_flight or self._entering_quarantine or refused)
+        waits = self._waits_for_refused and self.refused.has_waiting
+        return bool(self.confirms.in_flight or self._entering_quarantine or waits)
 
     def surplus(self, tags: Iterable[int]) -> None:
         """Return what came beyond a limit, at once."""
@@ -500,15 +479,13 @@ class PublishTracker:
                 self.confirms.dropped(tag)
 
     def _refuse(self, number: int, *, multiple: bool) -> None:
-        named, refused = self.confirms.refused(number, multiple=multiple), self.refused
+        named = self.confirms.refused(number, multiple=multiple)
         for probe in self._probes_in_flight & named.keys():  # another one follows soon
             self._probes_in_flight.discard(probe)
             self.confirms.disposed(named.pop(probe))
         self._counts.refused += len(named)
-        back = [tag for each, tag in named.items() if refused is None or not refused.take(each, tag)]
-        self._returned.add(back)
-        if back:
-            self._report_held(len(back))
+        for each, tag in named.items():
+            self.refused.take(each, tag)
 
     def _report_held(self, count: int) -> None:
         if self.on_held is not None:

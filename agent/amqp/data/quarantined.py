@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.table_scan import Names, check_table
+from agent.amqp.data.header_table import Names, check_table
 from agent.amqp.wire import frames
 from agent.amqp.wire.properties import EXPIRATION, HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import MAX_SHORT, CodecError, decode_table

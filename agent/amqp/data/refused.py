@@ -1,103 +1,51 @@
-"""Publishes again what the downstream refused by basic.nack, from memory, without returning it to its source.
+"""Messages that the downstream doesn't take: what it refused by basic.nack is published again, from memory, without
+returning it to its source; what can't be published at all goes back later.
 
-A message that there is no room for stays unacknowledged, and goes back to its source to come again, a few messages at a
-time. What never gets through although others do is handed over, for the quarantine.
+A refused message that there is no room for stays unacknowledged, and goes back to its source to come again, a few
+messages at a time. What never gets through although others do is handed over, for the quarantine.
 
 Why: docs/decisions/0012-keep-until-confirmed.md, docs/decisions/0013-refused-stay-at-source.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from agent.amqp.data import header_table
 from agent.amqp.data.capture import Captured
-from agent.amqp.data.delivery import Delivery, read_address
-from agent.amqp.data.held import HeldBuffers, KnownPublish, Publish, Received
-from agent.amqp.data.prepared import ADDRESS, PUBLISH
-from agent.amqp.data.table_scan import Names
-from agent.amqp.data.unpublishable import Later
+from agent.amqp.data.header_table import Names
+from agent.amqp.data.held import HeldBuffers, Publish
+from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
-from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, short_string
-from agent.core.links.confirms import Confirms
-from agent.core.links.refused_retries import Refusals
-from agent.core.links.unacknowledged import Refusal, UnacknowledgedRefusals
+from agent.core.links.refusals import COMES_BACK_WITHIN, SPARINGLY, Refusals
 from agent.core.rules.quarantine import QuarantineReason
-
-_PROPERTIES: Final = 12  # bytes before them in a content header
-_TABLES: Final = slice(2, 4)  # of what is prepared: those put where a message has no headers
-_LENGTH: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """A message as it was received; `properties` begin with their flags."""
-
-    delivery: Delivery
-    properties: bytes
-    body: bytes
-
-
-def original(publish: Publish) -> Original:
-    _, header, *parts = _payloads(publish.frames)
-    delivery = read_address(publish.prepared[ADDRESS], redelivered=False)
-    return Original(delivery, _properties(publish, header[_PROPERTIES:]), b"".join(parts))
-
-
-def received_headers(publish: Publish) -> bytes:
-    """The headers (a table with its length) as they were received."""
-    _, header, *_ = _payloads(publish.frames)
-    return Properties.read(_properties(publish, header[_PROPERTIES:])).raw_headers
-
-
-def _properties(publish: Publish, written: bytes) -> bytes:
-    added = publish.added
-    if isinstance(added, Received):
-        return added.properties
-    if not added:
-        return written
-    found = Properties.read(written)
-    if any(added is table for table in publish.prepared[_TABLES]):
-        return found.lacking(HEADERS).write()
-    entries = found.raw_headers[_LENGTH + len(added) :]
-    return found.with_raw_headers(len(entries).to_bytes(_LENGTH, "big") + entries).write()
-
-
-def _payloads(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(data):
-        _, _, size = frames.PREFIX.unpack_from(data, at)
-        begin = at + frames.PREFIX.size
-        found.append(data[begin : begin + size])
-        at += frames.OVERHEAD + size
-    return found
-
 
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
 _RETURNS: Final = Names(_NAME)
-_UNKNOWN: Final = KnownPublish(b"", 0)
+_UNKNOWN: Final = b"", 0
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
 LOOK_EVERY: Final = 1.0
 MOST_RETURNS: Final = 10
 """Brokers from 4.0 on drop a message of a quorum queue that came back 20 times, unless configured otherwise."""
 
-HandOver = Callable[[Captured], bool]
+Later = Callable[[float, Callable[[], None]], object]
 
 
 class Refused:
-    """The refused messages of one channel, until they are confirmed, returned to their source or in the quarantine."""
+    """Does with the refused messages of one channel what `Refusals` decides, and keeps copies of them as long as there
+    is room."""
 
     def __init__(
         self,
         held: HeldBuffers,
         refusals: Refusals,
-        confirms: Confirms,
         *,
         publish: Callable[[bytes, int], None],
         may_publish: Callable[[], bool],
@@ -108,25 +56,22 @@ class Refused:
         """`publish` writes frames that end with the publish of this number; it is called only while `may_publish`
         returns True. `give_back` returns deliveries to their source. `hand_over`, set later, returns True if it took a
         message."""
-        self.hand_over: HandOver | None = None
+        self.hand_over: Callable[[Captured], bool] | None = None
         self.counts_returns = False  # whether the source drops what came back too often
         self.on_counted_return: Callable[[], None] | None = (
             None  # before messages go back of which each return is counted
         )
         self._held = held
         self._refusals = refusals
-        self._confirms = confirms
         self._publish = publish
         self._may_publish = may_publish
         self._give_back = give_back
         self._later = later
         self._clock = clock
-        self._unacknowledged = UnacknowledgedRefusals()
-        self._came_again: dict[int, Refusal] = {}  # of those that were parked: by publish number
-        self._messages: dict[int, Publish] = {}  # by tag
-        self._numbers: dict[int, int] = {}  # of those published again: publish number -> tag
+        self._copies: dict[int, Publish] = {}  # by tag
         self._size = 0
-        self._wakes_at = float("inf")
+        self._noted = 0  # of the room's
+        self._wakes_at = inf
         self._is_released = False
         self._found: tuple[float, bytes] | None = None  # the oldest, as it was looked for last
         self._looked_at = 0.0
@@ -134,12 +79,16 @@ class Refused:
     @property
     def count(self) -> int:
         """The number of refused messages that wait or are published again."""
-        return self._refusals.count + self._unacknowledged.count(self._clock()) + len(self._came_again)
+        return self._refusals.count(self._clock())
 
     @property
     def waiting(self) -> int:
         """The number of refused messages that wait here."""
-        return self._refusals.count - len(self._numbers) + self._unacknowledged.waiting
+        return self._refusals.waiting
+
+    @property
+    def has_waiting(self) -> bool:
+        return self._refusals.has_waiting
 
     @property
     def oldest(self) -> float | None:
@@ -163,79 +112,66 @@ class Refused:
         most once a second: there may be thousands."""
         now = self._clock()
         if self._found is None or now - self._looked_at >= LOOK_EVERY:
-            found = self._refusals.oldest, self._unacknowledged.oldest
-            self._found, self._looked_at = min((each for each in found if each is not None), default=None), now
+            self._found, self._looked_at = self._refusals.oldest, now
         return self._found
 
     def owns(self, tag: int) -> bool:
-        return tag in self._messages
+        return tag in self._copies
 
-    def take(self, number: int, tag: int) -> bool:
-        """Take over a publish that was refused; return False if that isn't possible, so that the message has to come
-        from its source again."""
-        if self._is_released:  # answers come until the channel is closed
-            return False
+    def take(self, number: int, tag: int) -> None:
+        """Take over a publish that was refused."""
+        if self._is_released:  # answers come until the channel is closed; then the source requeues it
+            return
         now = self._clock()
-        if self._numbers.pop(number, None) is not None:
-            if self._refusals.refused_again(tag, now):
-                self._give_up(tag)
-        elif not self._take_anew(number, tag, now):
-            return False
+        if self.owns(tag):
+            is_hopeless = self._refusals.refused_again(number, now)
+        elif self._keep(number, tag):
+            copy = self._copies[tag]
+            is_hopeless = self._refusals.keep(number, tag, copy.prepared[PUBLISH], len(copy.frames), now=now)
+            is_hopeless = is_hopeless or (self.counts_returns and _returns(copy) >= MOST_RETURNS)
+        else:
+            is_hopeless = False
+            known = (self._held.known(number) or _UNKNOWN) if self._held.room.note() else None
+            self._refusals.leave_unacknowledged(number, tag, known, now)
+            self._noted = self._refusals.noted
+        if is_hopeless:
+            self._give_up(tag)
         self._arm(now)
-        return True
-
-    def count_returns(self, *, are_counted: bool) -> None:
-        """Set `are_counted`: each message that is given back is one step nearer to being dropped by its source."""
-        self._unacknowledged.returns_are_counted = are_counted
 
     def published(
         self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
     ) -> None:
         """Find refused messages among these deliveries, which were published with numbers from `first` on; `came_again`
         are those that were redelivered."""
-        if not came_again or not self._unacknowledged.expects:
+        if not came_again or not self._refusals.expects:
             return
         others, now = set(came_again), self._clock()
         for number, (tag, prepared) in enumerate(zip(tags, known, strict=True), start=first):
-            if tag in others and (refusal := self._unacknowledged.came_again(prepared[PUBLISH], now)) is not None:
-                self._came_again[number] = refusal
+            if tag in others:
+                self._refusals.came_again(number, prepared[PUBLISH], now)
 
     def confirmed(self, count: int) -> None:
         """Record that so many publishes were confirmed since the last call, including those that were published
         again."""
-        if not count or not self._is_busy():
+        if not count or self._is_released or not self._refusals.is_busy:
             return
         now = self._clock()
-        is_in_flight = self._confirms.is_in_flight
-        arrived = [number for number in self._numbers if not is_in_flight(number)]
-        for number in arrived:
-            tag = self._numbers.pop(number)
-            self._refusals.arrived(tag, now)
-            self._drop(tag)
-        came = [number for number in self._came_again if not is_in_flight(number)]
-        for number in came:
-            self._refusals.recovered(self._came_again.pop(number).address, now)
-            self._unacknowledged.fared(well=True, now=now)
-        if count > len(arrived) + len(came):
-            self._refusals.passed(now)
-        self._unacknowledged.forget(now)
-        if not self._is_busy():
-            self._refusals.forget_recovered()
-        elif arrived:
+        arrived = self._refusals.confirmed(count, now)
+        self._drop(arrived, now)
+        if arrived and self._refusals.is_busy:
             self._try(now)
-        elif came:
+        else:
             self._arm(now)
 
     def quarantine_done(self, tag: int) -> None:
         """Forget a message: it is in the quarantine."""
+        now = self._clock()
         self._refusals.forget(tag)
-        self._drop(tag)
-        self._arm(self._clock())
+        self._drop([tag], now)
+        self._arm(now)
 
     def quarantine_failed(self, tag: int) -> None:
         """Let a message wait again: it could not be put into the quarantine."""
-        if self._is_released:
-            return
         now = self._clock()
         self._refusals.wait_on(tag, now)
         self._arm(now)
@@ -243,28 +179,21 @@ class Refused:
     def release(self) -> None:
         """Publish nothing again, and keep nothing."""
         self._is_released = True
-        self._numbers.clear()
-        for tag in tuple(self._messages):
-            self._drop(tag)
-        self._held.room.forget(self._unacknowledged.waiting)
-        self._unacknowledged = UnacknowledgedRefusals()  # a timer may hold this one for minutes
-        self._came_again.clear()
+        self._drop(list(self._copies), self._clock())
+        self._refusals.release()  # a timer may hold this one for minutes
+        self._gone([])
         self._held.release()
 
-    def return_parked(self) -> None:
+    def return_unacknowledged(self) -> None:
         """Return what is unacknowledged and not kept, since others may want it; not if each return is counted."""
-        if self._is_released or self._unacknowledged.returns_are_counted:
-            return
-        self._gone(self._unacknowledged.return_all(self._clock()))
+        if not self._is_released and not self._refusals.returns_are_counted:
+            self._gone(self._refusals.return_all(self._clock()))
 
     def _gone(self, tags: list[int]) -> None:
-        self._held.room.forget(len(tags))
+        self._held.room.forget(self._noted - self._refusals.noted)
+        self._noted = self._refusals.noted
         if tags:
             self._give_back(tags)
-
-    def _is_busy(self) -> bool:
-        """True if any refused message isn't dealt with yet."""
-        return bool(self._messages or self._came_again or self._unacknowledged.waiting or self._unacknowledged.expects)
 
     @property
     def _space(self) -> int:
@@ -272,65 +201,43 @@ class Refused:
         left = self._held.room.left
         return min(self._held.limit, left) - self._size
 
-    def _take_anew(self, number: int, tag: int, now: float) -> bool:
-        """Take over a refused publish that isn't kept: keep it if there is room; otherwise note it and leave it
-        unacknowledged. Return False if there is no room for either."""
-        before = self._came_again.pop(number, None)
-        is_kept = self._keep(number, tag, before, now)
-        if before is not None:
-            self._unacknowledged.fared(well=is_kept, now=now)
-        if is_kept:
-            return True
-        if not self._held.room.note():
+    def _keep(self, number: int, tag: int) -> bool:
+        """Keep a copy of a publish; return False if there is no room for it, or it isn't held any more."""
+        copy = self._held.moved_out(number)
+        if copy is None:
             return False
-        known = self._held.known(number) or _UNKNOWN
-        since = now if before is None else before.since
-        self._unacknowledged.park(tag, Refusal(*known, since=since, tried=now), now)
-        return True
-
-    def _keep(self, number: int, tag: int, before: Refusal | None, now: float) -> bool:
-        message = self._held.moved_out(number)
-        if message is None:
-            return False
-        size = len(message.frames)
+        size = len(copy.frames)
         if size > self._space or not self._held.room.take(size):
             return False
         self._size += size
-        self._messages[tag] = message
-        since, tried = (None, None) if before is None else (before.since, before.tried)
-        address = message.prepared[PUBLISH]
-        is_hopeless = self._refusals.refused(tag, address, size, now=now, since=since, before=tried)
-        if is_hopeless or (self.counts_returns and _returns(message) >= MOST_RETURNS):
-            self._give_up(tag)
+        self._copies[tag] = copy
         return True
 
-    def _drop(self, tag: int) -> None:
-        size = len(self._messages.pop(tag).frames)
-        self._size -= size
-        self._held.room.give_back(size)
-        if self._unacknowledged.fits(self._space):
-            self._unacknowledged.hurry(self._clock())
+    def _drop(self, tags: list[int], now: float) -> None:
+        for tag in tags:
+            size = len(self._copies.pop(tag).frames)
+            self._size -= size
+            self._held.room.give_back(size)
+        if tags:
+            self._refusals.has_room(self._space, now)
 
     def _give_up(self, tag: int) -> None:
         """Hand over a message for the quarantine. If that isn't possible now, it waits, and is tried again."""
         if self.hand_over is None:
             return
-        found = original(self._messages[tag])
+        copy = self._copies[tag]
         self._refusals.give_up(tag)
-        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, found.delivery, found.properties, found.body, 0)):
+        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, copy.delivery, copy.properties, copy.body, 0)):
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
-        at = min(
-            (each for each in (self._refusals.wakes_at, self._unacknowledged.wakes_at) if each is not None),
-            default=None,
-        )
-        if at is not None and at < self._wakes_at:
+        at = self._refusals.wakes_at
+        if at < self._wakes_at:
             self._wakes_at = at
             self._later(max(0.0, at - now), self._wake)
 
     def _wake(self) -> None:
-        self._wakes_at = float("inf")
+        self._wakes_at = inf
         self._try(self._clock())
 
     def _try(self, now: float) -> None:
@@ -340,25 +247,23 @@ class Refused:
             self._wakes_at = now + BUSY
             self._later(BUSY, self._wake)
             return
-        tags = self._refusals.to_try(now)
-        if tags:
-            last = self._confirms.published_again(tags)
-            self._numbers.update(zip(range(last - len(tags) + 1, last + 1), tags, strict=True))
-            self._publish(b"".join(self._messages[tag].frames for tag in tags), last)
+        again = self._refusals.to_try(now)
+        if again:
+            self._publish(b"".join(self._copies[tag].frames for tag in again.values()), max(again))
         self._return(now)
         self._arm(now)
 
     def _return(self, now: float) -> None:
         """Return some of what is unacknowledged and not kept."""
-        tags = self._unacknowledged.due(now, max(0, self._space))
-        if tags and self._unacknowledged.returns_are_counted and self.on_counted_return is not None:
+        tags = self._refusals.to_return(now, max(0, self._space))
+        if tags and self._refusals.returns_are_counted and self.on_counted_return is not None:
             self.on_counted_return()
         self._gone(tags)
 
 
 def _returns(message: Publish) -> int:
     try:
-        return returns_of(received_headers(message))
+        return returns_of(Properties.read(message.properties).raw_headers)
     except CodecError:
         return 0
 
@@ -367,3 +272,82 @@ def returns_of(headers: bytes) -> int:
     """The number of times that the broker says a message was returned, by its headers (a table with its length)."""
     found = header_table.value_of(headers, _RETURNS)
     return int.from_bytes(found[1:], "big") if found is not None and found[:1] in _INTEGERS else 0
+
+
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 60.0
+_NOUNS: Final[Mapping[str, str]] = {
+    QuarantineReason.TOO_LARGE: "larger than it takes",
+    QuarantineReason.HEADERS_TOO_LARGE: "with headers larger than a frame there",
+    QuarantineReason.UNREADABLE: "with properties that can't be read",
+    QuarantineReason.CLOSES: "over which it closes the connection or channel",
+    QuarantineReason.RETURNED: "which the source would drop if they came back more often",
+}
+
+
+class Unpublishable:
+    """Gives messages that can't be published back upstream, less and less often: only another configuration makes them
+    fit."""
+
+    def __init__(
+        self,
+        later: Later,
+        give_back: Callable[[list[int]], None],
+        clock: Callable[[], float],
+        *,
+        returns_are_counted: bool,
+    ) -> None:
+        self._later = later
+        self._give_back = give_back
+        self._clock = clock
+        self._pause = SPARINGLY if returns_are_counted else FIRST_PAUSE
+        self._tags: list[int] = []
+        self._waiting: dict[str, tuple[int, int]] = {}  # by reason: how many, and the largest one's size
+        self._before: dict[str, tuple[int, int]] = {}  # what was given back last
+        self._returned_at = 0.0
+
+    def add(self, tag: int, reason: str, size: int) -> None:
+        count, largest = self._waiting.get(reason, (0, 0))
+        self._waiting[reason] = count + 1, max(largest, size)
+        if not self._tags:
+            self._later(self._pause, self._return)
+        self._tags.append(tag)
+
+    @property
+    def count(self) -> int:
+        """The number of messages that are held."""
+        return len(self._tags)
+
+    def describe(self, limits: Mapping[str, int]) -> str:
+        """Describe the messages in an operator's words; empty if there are none. `limits` are bytes, by reason, 0 if
+        unknown."""
+        found = self._shown
+        total = sum(count for count, _ in found.values())
+        if not total:
+            return ""
+        parts = [
+            f"{count} {_NOUNS.get(reason, reason)}{_sizes(largest, limits.get(reason))}"
+            for reason, (count, largest) in sorted(found.items())
+        ]
+        messages = "1 message" if total == 1 else f"{total} messages"
+        return f"{messages} can't be published downstream: {', '.join(parts)}"
+
+    @property
+    def _shown(self) -> dict[str, tuple[int, int]]:
+        """The messages to show, by reason: those on their way back count until they have had time to come again."""
+        if self._clock() - self._returned_at > COMES_BACK_WITHIN:
+            return self._waiting
+        reasons = self._before.keys() | self._waiting.keys()
+        return {reason: max(self._before.get(reason, (0, 0)), self._waiting.get(reason, (0, 0))) for reason in reasons}
+
+    def _return(self) -> None:
+        tags, self._tags = self._tags, []
+        self._pause = max(self._pause, min(2 * self._pause, LONGEST_PAUSE))
+        self._before, self._waiting, self._returned_at = self._waiting, {}, self._clock()
+        self._give_back(tags)
+
+
+def _sizes(largest: int, limit: int | None) -> str:
+    if not largest:
+        return ""
+    return f" (up to {largest} bytes)" if not limit else f" (up to {largest} bytes, where {limit} fit)"

@@ -22,15 +22,13 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.data.capture import Capture
-from agent.amqp.data.delivery import Delivery, Destination, read_address
 from agent.amqp.data.held import Received, Ways
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.probe import Probes, token_of
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, Outlet, PublishTracker
 from agent.amqp.data.refused import MOST_RETURNS, RETURNS_MARK, returns_of
-from agent.amqp.data.rewriting import Rewriter, rewritten
-from agent.amqp.data.unpublishable import CLOSES, RETURNED, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
+from agent.amqp.data.rewriting import Delivery, Destination, Rewriter, read_address, rewritten
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
@@ -44,6 +42,7 @@ from agent.amqp.wire.properties import (
     end_of,
 )
 from agent.amqp.wire.tables import CodecError
+from agent.core.rules.quarantine import QuarantineReason
 
 __all__ = ["WHOLE", "Counts", "DeliveryForwarder", "Destination", "Outlet", "PublishTracker", "Rewriter"]
 
@@ -425,9 +424,9 @@ class DeliveryForwarder:
         if self._may_be_probe and (token := token_of(bytes(buffer[at + _TO_FLAGS : after - 1]))) is not None:
             self._probe(token, buffer, at, after)
         elif self._size > self._largest:
-            self._refuse(TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
+            self._refuse(QuarantineReason.TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
         elif ids != _IDS:
-            self._refuse(UNREADABLE, bytes(buffer[at + _TO_FLAGS : after - 1]))
+            self._refuse(QuarantineReason.UNREADABLE, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif self._poison_check is not None and (objection := self._object(self._poison_check, buffer, at, after)):
             self._refuse(objection, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif flags & self._unusual or self._changes.values or not self._splice(buffer, at, after, flags=flags):
@@ -454,16 +453,16 @@ class DeliveryForwarder:
         """Forward, drop or refuse a message by decoding its properties: the slow way, for anything that a header may
         hold."""
         if len(payload) > _MOST_JUDGED and self._is_marked(payload, 0, len(payload)):
-            self._refuse(TOO_MANY_HEADERS, payload[12:], size=len(payload))
+            self._refuse(QuarantineReason.HEADERS_TOO_LARGE, payload[12:], size=len(payload))
             return
         received = payload[12:]
         try:
             if self._keeps_returned and returns_of(Properties.read(received).raw_headers) >= MOST_RETURNS:
-                self._refuse(RETURNED, received)
+                self._refuse(QuarantineReason.RETURNED, received)
                 return
             found = rewritten(self._rewriter, Properties.read(received), self._delivery)
         except CodecError:
-            self._refuse(UNREADABLE, received)
+            self._refuse(QuarantineReason.UNREADABLE, received)
             return
         if isinstance(found, str):
             self._skips = self._has_dropped = True
@@ -471,7 +470,7 @@ class DeliveryForwarder:
             return
         payload = payload[:12] + found.write()
         if len(payload) > self._room:
-            self._refuse(TOO_MANY_HEADERS, received, size=len(payload))
+            self._refuse(QuarantineReason.HEADERS_TOO_LARGE, received, size=len(payload))
         else:
             self._out += (self._around[PUBLISH], frames.frame(frames.HEADER, self._target_number, payload))
             self._was_added = Received(received)
@@ -489,7 +488,7 @@ class DeliveryForwarder:
         if nothing is."""
         self._skips = True
         # Of a destination that closes over every message, none is to blame.
-        capture = None if reason == CLOSES and not self._target.has_confirmed else self._capture
+        capture = None if reason == QuarantineReason.CLOSES and not self._target.has_confirmed else self._capture
         if capture is None or not capture.begin(
             self._tag, reason, self._delivery, properties=properties, size=self._size, excess=size
         ):

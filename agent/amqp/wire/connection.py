@@ -10,11 +10,17 @@ from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, UnansweredError
-from agent.amqp.wire.ends import STANDSTILL, ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, one_line
+from agent.amqp.wire.ends import (
+    STANDSTILL,
+    ConnectionClosedError,
+    EndOfStreamError,
+    HeartbeatMissedError,
+    Permit,
+    one_line,
+)
 from agent.amqp.wire.inbound import Inbound, Taker
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
-from agent.amqp.wire.permit import Permit
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism

@@ -1,7 +1,9 @@
-"""Errors that end a connection, other than a close by the agent."""
+"""Errors that end a connection, other than a close by the agent, and the time until which it may be used."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from agent.errors import BrokerError, Failure, FailureKind, TransientError
@@ -54,3 +56,19 @@ class EndOfStreamError(BrokerError):
     """The peer closed the socket without a reason."""
 
     facts = Failure(FailureKind.LOST)
+
+
+class Permit:
+    """Allows the use of connections until a time, for links that another replica takes over from then on. It is checked
+    before anything is read or written, since a process that was stopped doesn't know it. All connections that it is
+    given to share it."""
+
+    __slots__ = ("on_end", "until")
+
+    def __init__(self) -> None:
+        self.until = inf
+        self.on_end: Callable[[], BrokerError] | None = None
+
+    def end(self) -> BrokerError:
+        """Return the error to end with; called by a connection that finds that its time is up."""
+        return StoodStillError() if self.on_end is None else self.on_end()

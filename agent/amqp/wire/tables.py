@@ -32,6 +32,7 @@ _FIXED: Final[dict[str, struct.Struct]] = {
     "T": struct.Struct(">Q"),
     "D": struct.Struct(">Bi"),
 }
+FIXED_WIDTHS: Final = {tag: number.size for tag, number in _FIXED.items()}
 # A NaN's payload and an unusual boolean must survive, so values that Python can't represent exactly stay bytes.
 _KEPT_AS_BYTES: Final = frozenset("fdDxt")
 _LENGTH: Final = struct.Struct(">I")

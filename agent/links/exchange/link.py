@@ -9,8 +9,7 @@ from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
 from agent.core.links.restarts import leads_elsewhere

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.delivery import Destination
+from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED

@@ -13,9 +13,8 @@ import struct
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.delivery import Delivery
-from agent.amqp.data.rewriting import PropertyChanges
-from agent.amqp.data.table_scan import Names, skip_value
+from agent.amqp.data.header_table import Names, skip_value
+from agent.amqp.data.rewriting import Delivery, PropertyChanges
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core import fields
 from agent.core.rules.hops import RECEIVED_FROM

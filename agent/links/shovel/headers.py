@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.delivery import Delivery
-from agent.amqp.data.rewriting import PropertyChanges, Rewriter, Untouched
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.header_table import Names
+from agent.amqp.data.rewriting import Delivery, PropertyChanges, Rewriter, Untouched
 from agent.amqp.wire.properties import encode
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import Opener, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, one_line

@@ -7,8 +7,7 @@ import asyncio
 import math
 from typing import Final, Protocol
 
-from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, StoodStillError
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, Permit, StoodStillError
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
 from agent.errors import BrokerError, Side, TransientError

@@ -15,9 +15,7 @@ import structlog
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import NoAccessError
-from agent.amqp.renewal import renew_connection
-from agent.amqp.wire.ends import EndOfStreamError
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import EndOfStreamError, Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.backoff import delay
 from agent.core.links.lifecycle import Pause
@@ -149,7 +147,7 @@ class Replica:
         timed = {_timed(former): _timed(now) for former, now in successors.items()}
         for connection in self._connections:
             if connection.uri in timed and not connection.is_closed:
-                renew_connection(connection, timed[connection.uri], self._tasks)
+                connection.renew(timed[connection.uri], self._tasks)
 
     def follow(self, links: Iterable[Link]) -> None:
         """Set the links that are defined now."""

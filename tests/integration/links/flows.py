@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agent.amqp.connect import Connection, connect
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.capture import Room
+from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.links.flow import Flow
@@ -39,7 +39,7 @@ async def running(source: Node, destination: Node, wanted: FlowOptions) -> Async
     """A flow that has started; it leaves at the end, and is closed by the test where that matters."""
     async with await opened(source) as up, await opened(destination) as down:
         counts = Counts()
-        flow = Flow(wanted, up=up, down=down, counts=counts, path=PathMemory())
+        flow = Flow(wanted, up=up, down=down, counts=counts, path=PathMemory(), room=Room(0))
         try:
             await flow.start(Untouched())
             yield Running(flow, up, down, counts)

@@ -9,8 +9,8 @@ import pytest
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.capture import Capture
-from agent.amqp.data.delivery import Destination
 from agent.amqp.data.publish_tracker import PublishTracker
+from agent.amqp.data.rewriting import Destination
 from agent.amqp.declares import Opener
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse

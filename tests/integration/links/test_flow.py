@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.amqp.data.delivery import Destination
+from agent.amqp.data.capture import Room
+from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
 from agent.core.rules.hops import Site
@@ -31,7 +32,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         declare(second_broker, called)
         declare(broker, called)
         options = FlowOptions(called, "link", Destination(called), exclusive=True)
-        flow = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory())
+        flow = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory(), room=Room(0))
         await flow.start(STAMP)
         up.wire.hold_reading(self := object())
         async with asyncio.timeout(5):
@@ -50,4 +51,4 @@ async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: No
     async with await opened(broker) as both:
         for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
             options = FlowOptions("q", "link", Destination("x"), prefetch=given, is_quorum=True)
-            assert Flow(options, up=both, down=both, counts=Counts(), path=careful).prefetch == taken
+            assert Flow(options, up=both, down=both, counts=Counts(), path=careful, room=Room(0)).prefetch == taken

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.amqp.connect import LONGEST_STEP, connect, first_to_answer
-from agent.amqp.last_heard import MOST, LastHeard
+from agent.amqp.connect import LONGEST_STEP, MOST, LastHeard, connect, first_to_answer
 from agent.amqp.wire.connection import WireConnection
 from agent.core.addresses.uri import parse
 from agent.errors import PermanentError, TransientError

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent.amqp.connect import Connection, Server
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.login import Terms

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.amqp.data.delivery import Destination
-from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
 from agent.links.flow_options import FlowOptions, PathMemory

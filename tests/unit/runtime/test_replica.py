@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT, AmqpUri, parse
 from agent.core.replicas.sharing import LEASE
 from agent.errors import BrokerError

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from agent.amqp.wire.permit import Permit
+from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Pause
 from agent.core.links.removal import CleanupAfter

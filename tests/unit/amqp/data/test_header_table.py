@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.data import header_table
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.header_table import Names
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table
 from agent.core import fields
 from agent.core.fields import Field, Table

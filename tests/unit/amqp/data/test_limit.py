@@ -9,7 +9,8 @@ import pytest
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED
 from agent.amqp.data.rewriting import Untouched
 from agent.amqp.wire import methods
-from tests.unit.amqp.wire.link import Link, Sent, Settled
+from agent.core.links.refusals import SHORTEST
+from tests.unit.amqp.wire.link import Link, Sent, Settled, turn
 
 BODIES = [b"", b"b", bytes(200_000)]
 
@@ -24,6 +25,13 @@ async def limited(limit: int, *, largest: int | None = None) -> tuple[Link, list
 
 def sent(tags: Iterable[int], body: bytes = b"b") -> list[Sent]:
     return [Sent(tag, key=f"{tag}", body=body) for tag in tags]
+
+
+async def refuse(link: Link, number: int) -> None:
+    """It is returned soon after."""
+    await link.answer(methods.BASIC_NACK, delivery_tag=number)
+    link.clock.pass_by(SHORTEST)
+    await turn()
 
 
 def keys(link: Link) -> list[str]:
@@ -49,9 +57,9 @@ async def test_exactly_as_many_go_on_as_may_be_taken(limit: int, body: bytes) ->
 async def test_what_is_refused_does_not_count_and_others_are_taken_in_its_place() -> None:
     link, exhausted = await limited(2)
     await link.deliver(*sent(range(1, 5)))
-    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await refuse(link, 1)
     assert not link.source.is_exhausted
-    assert Settled.read(link, 4).returned == {3, 4}  # the channel can't acknowledge beyond them otherwise
+    assert Settled.read(link, 4).returned == {1, 3, 4}  # the channel can't acknowledge beyond them otherwise
     await link.deliver(*sent([5, 6]))
     assert keys(link) == ["1", "2", "5"]
     assert exhausted == [2, 5]
@@ -103,7 +111,7 @@ async def test_what_comes_beyond_the_limit_is_not_taken() -> None:
     link, _ = await limited(2)
     await link.deliver(*sent(range(1, 5)))
     assert link.counts.taken == 2
-    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await refuse(link, 1)
     await link.deliver(*sent([5, 6]))
-    assert (link.counts.taken, link.counts.given_back) == (3, 0)
-    assert link.target.unsettled == 3
+    assert (link.counts.taken, link.counts.given_back) == (3, 1)
+    assert link.target.unsettled == 2

@@ -11,16 +11,19 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from agent.amqp.data.capture import Room
+from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED, largest_taken
-from agent.amqp.data.unpublishable import LONGEST, LONGEST_UNFIT, SHORTEST, SPARINGLY
+from agent.amqp.data.refused import FIRST_PAUSE, LONGEST_PAUSE
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.core import fields
+from agent.core.links.refusals import COMES_BACK_WITHIN, LONGEST, SHORTEST, SPARINGLY
 from agent.core.model import AckMode
 from agent.core.rules.hops import RECEIVED_FROM, received_entry
 from agent.errors import TransientError
-from tests.unit.amqp.wire.link import HERE, Link, Sent, Settled, feed, turn, with_table
+from tests.unit.amqp.wire.link import HERE, TO_EXCHANGE, Link, Sent, Settled, feed, turn, with_table
 
 VISITED = with_table((RECEIVED_FROM, fields.array(received_entry("u", "x", redelivered=False, upstream=HERE))))
 UNFIT = Properties(HEADERS, ())
@@ -80,7 +83,7 @@ class Brokers(RuleBasedStateMachine):
         method = methods.BASIC_ACK if taken else methods.BASIC_NACK
         self._run(self.link.answer(method, delivery_tag=number, multiple=multiple))
 
-    @rule(seconds=st.sampled_from([0.05, 0.3, LONGEST]))
+    @rule(seconds=st.sampled_from([0.05, 0.3, FIRST_PAUSE, LONGEST]))
     def time_passes(self, seconds: float) -> None:
         self.link.clock.pass_by(seconds)
         self._run(turn())
@@ -121,8 +124,9 @@ class Brokers(RuleBasedStateMachine):
         for number in tuple(self.outstanding):
             self.taken.add(self.outstanding.pop(number))
             self._run(self.link.answer(methods.BASIC_ACK, delivery_tag=number))
-        self.link.clock.pass_by(2 * LONGEST_UNFIT)
-        self._run(turn())
+        for _ in range(20):  # of what was refused a few go back at a time
+            self.link.clock.pass_by(2 * LONGEST_PAUSE)
+            self._run(turn())
         self.settled.hear(self.link)
         assert not self.settled.unsettled
         assert self.link.target.oldest_unconfirmed is None
@@ -134,14 +138,15 @@ TestBrokers.settings = settings(max_examples=60)
 
 
 async def refuse(link: Link, tag: int) -> None:
-    await link.deliver(Sent(tag))
+    await link.deliver(Sent(tag, redelivered=tag > 1))
     await link.answer(methods.BASIC_NACK, delivery_tag=tag)
 
 
-async def test_what_is_refused_goes_back_later_and_later() -> None:
-    link = await Link.made()
+async def test_what_is_refused_and_not_noted_goes_back_later_and_later() -> None:
+    """All links together have too many; nobody recognizes it when it comes again."""
+    link = await Link.made(held=HeldBuffers(0, Room(0, most_noted=0)))
     waited: list[float] = []
-    for tag in range(1, 10):
+    for tag in range(1, 12):
         await refuse(link, tag)
         assert link.settled() == []
         began = link.clock.now
@@ -150,33 +155,39 @@ async def test_what_is_refused_goes_back_later_and_later() -> None:
             await turn()
         assert [(method.name, dict(method)["delivery_tag"]) for method in settled] == [("Basic.Nack", tag)]
         waited.append(link.clock.now - began)
-    assert waited == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, LONGEST, LONGEST, LONGEST], abs=SHORTEST)
-    assert link.counts.refused == 9
-    await link.deliver(Sent(10), Sent(11))
-    await link.answer(methods.BASIC_ACK, delivery_tag=11, multiple=True)
-    await refuse(link, 12)
-    link.clock.pass_by(LONGEST)
-    await refuse(link, 13)
+    assert waited == pytest.approx([SHORTEST, *[COMES_BACK_WITHIN] * 6, 6.4, 12.8, LONGEST, LONGEST], abs=2 * SHORTEST)
+    assert link.counts.refused == 11
+
+
+async def test_once_it_gets_through_the_next_goes_back_soon() -> None:
+    link = await Link.made()
+    for tag in range(1, 10):
+        await refuse(link, tag)
+        link.clock.pass_by(LONGEST)
+        await turn()
+    await link.deliver(Sent(10, redelivered=True))
+    await link.answer(methods.BASIC_ACK, delivery_tag=10)
+    await refuse(link, 11)
     link.settled()
     link.clock.pass_by(SHORTEST)
     await turn()
-    assert len(link.settled()) == 1, "more was taken than refused: it begins anew"
+    assert len(link.settled()) == 1
 
 
 async def test_what_is_refused_lives_long_where_each_return_is_counted() -> None:
     """A broker that drops what came back 20 times: refused all the time, it would be gone within two minutes."""
-    link = await Link.made(longest_return=SPARINGLY)
+    link = await Link.made(returns_are_counted=True)
     began = link.clock.now
     for tag in range(1, 21):
         await refuse(link, tag)
         while not link.settled():
             link.clock.pass_by(1.0)
             await turn()
-    assert link.clock.now - began > 3600
+    assert link.clock.now - began == pytest.approx(20 * SPARINGLY, abs=30.0)
 
 
-async def test_many_that_are_refused_go_back_together() -> None:
-    link = await Link.made()
+async def test_many_that_are_refused_and_not_noted_go_back_together() -> None:
+    link = await Link.made(held=HeldBuffers(0, Room(0, most_noted=0)))
     await link.deliver(*(Sent(tag) for tag in range(1, 101)))
     await link.answer(methods.BASIC_NACK, delivery_tag=100, multiple=True)
     assert link.target.confirms.held == 100
@@ -343,10 +354,11 @@ async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits
         "3 messages can't be published downstream: 2 larger than it takes (up to 5000 bytes, where 1000 fit), "
         "1 with properties that can't be read"
     )
-    refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again, the oldest "
+    refused += f"to exchange {TO_EXCHANGE.exchange!r} with key 'key'"
     assert link.target.trouble == report + refused
     link.clock.pass_by(LONGEST)
-    assert (link.target.held_unpublishable, link.target.trouble) == (0, report), (
+    assert (link.target.held_unpublishable, link.target.trouble) == (0, report + refused.partition(",")[0]), (
         "they are on their way back, and come again"
     )
     link.clock.pass_by(2 * LONGEST)
@@ -363,7 +375,7 @@ async def test_what_can_not_be_published_comes_again_less_and_less_often() -> No
             link.clock.pass_by(1.0)
             await turn()
         waited.append(link.clock.now - began)
-    assert waited == [5, 10, 20, 40, LONGEST_UNFIT, LONGEST_UNFIT]
+    assert waited == [5, 10, 20, 40, LONGEST_PAUSE, LONGEST_PAUSE]
 
 
 async def test_an_upstream_that_minds_no_prefetch_is_left() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.data import header_table
+from agent.amqp.data.header_table import Names
 from agent.amqp.data.quarantined import Why, enclosed, restored
-from agent.amqp.data.table_scan import Names
 from agent.amqp.wire.properties import EXPIRATION, FLAGS, HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import CodecError, encode_table
 from agent.core import fields

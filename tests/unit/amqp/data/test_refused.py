@@ -17,8 +17,7 @@ from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import methods
 from agent.amqp.wire.properties import CONTENT_TYPE, HEADERS, USER_ID, Properties
 from agent.core import fields
-from agent.core.links.refused_retries import LONGEST, SHORTEST
-from agent.core.links.unacknowledged import FEW, SPARINGLY
+from agent.core.links.refusals import FEW, LONGEST, SHORTEST, SPARINGLY
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry
 from tests.unit.amqp.wire.link import Link, Sent, feed, turn, with_table
 
@@ -33,7 +32,6 @@ class Scene:
         self.link = link
         self.held = held
         self.handed: list[Captured] = []
-        assert link.target.refused is not None
         self.refused = link.target.refused
         self.refused.hand_over = lambda captured: self._take(captured, has_room=has_room)
         self.last = 0
@@ -47,9 +45,10 @@ class Scene:
         limit: int = 8 * WHOLE,
         has_room: bool = True,
         most_noted: int = MOST_NOTED,
+        returns_are_counted: bool = False,
     ) -> Scene:
         held = HeldBuffers(limit, Room(2 * limit, most_noted=most_noted))
-        link = await Link.made(held=held, give_up_after=after, max_hops=2)
+        link = await Link.made(held=held, give_up_after=after, returns_are_counted=returns_are_counted, max_hops=2)
         return cls(link, held, has_room=has_room)
 
     def _take(self, captured: Captured, *, has_room: bool) -> bool:
@@ -93,7 +92,7 @@ async def test_an_answer_after_the_end_changes_nothing() -> None:
         again = scene.numbers if await scene.wait(LONGEST) else 0
         tag += 1
         await scene.others_pass(tag)
-    scene.link.target.release()
+    scene.link.target.refused.release()
     await scene.answer(again, taken=False)
     assert not scene.link.downstream.closed.done()
     assert scene.handed == []
@@ -178,10 +177,10 @@ async def test_what_can_not_be_put_into_the_quarantine_is_tried_on(*, has_room: 
             scene.link.target.quarantine_failed(1, 0, "no permission")
             assert "can't be put into the quarantine: no permission" in scene.link.target.trouble
             scene.handed.clear()
-    assert scene.link.target.count_refused == 1
+    assert scene.link.target.refused.count == 1
     await scene.wait(LONGEST)
     await scene.answer(scene.numbers, taken=True)
-    assert scene.link.target.count_refused == 0
+    assert scene.link.target.refused.count == 0
 
 
 async def test_a_queue_that_drains_slowly_takes_all_in_their_order() -> None:
@@ -243,14 +242,14 @@ async def test_what_is_not_held_goes_back_a_few_at_a_time() -> None:
     scene = await Scene.made(limit=3_000)
     await parked(scene, 500)
     assert await settled(scene, SHORTEST) == [("Basic.Nack", tag) for tag in range(1, FEW + 1)]
-    assert (scene.link.target.count_refused, scene.link.target.held_unpublishable) == (500, 500 - FEW - 2), (
+    assert (scene.link.target.refused.count, scene.link.target.held_unpublishable) == (500, 500 - FEW - 2), (
         "two are held"
     )
     assert scene.link.counts.given_back == FEW
     again = [Sent(500 + tag, body=b"%07d" % tag + bytes(1_000), redelivered=True) for tag in range(1, FEW + 1)]
     await scene.deliver(*again)
     await scene.answer(scene.numbers, taken=False, multiple=True)
-    assert (scene.link.target.count_refused, scene.link.target.held_unpublishable) == (500, 500)
+    assert (scene.link.target.refused.count, scene.link.target.held_unpublishable) == (500, 500)
 
 
 async def test_what_is_not_held_holds_up_nothing_and_is_tried_until_it_gets_through() -> None:
@@ -265,7 +264,7 @@ async def test_what_is_not_held_holds_up_nothing_and_is_tried_until_it_gets_thro
             await scene.deliver(Sent(tag, body=bytes(1_000), redelivered=True))
         through += returned
         await scene.answer(scene.numbers, taken=True, multiple=True)
-        left = scene.link.target.count_refused
+        left = scene.link.target.refused.count
         if not left:
             break
     assert (left, scene.link.target.trouble) == (0, "")
@@ -295,10 +294,10 @@ async def test_what_came_with_another_tag_is_given_up_as_early_as_any() -> None:
 async def test_what_is_parked_goes_back_where_the_link_pauses_and_is_forgotten_at_its_end() -> None:
     scene = await Scene.made(limit=3_000)
     await parked(scene, 100)
-    scene.refused.return_parked()
+    scene.refused.return_unacknowledged()
     await turn()
     assert sum(method.name == "Basic.Nack" for method in scene.link.settled()) == 98
-    assert (scene.refused.waiting, scene.link.target.count_refused) == (2, 100), "two are held"
+    assert (scene.refused.waiting, scene.link.target.refused.count) == (2, 100), "two are held"
     await scene.deliver(*(Sent(100 + tag, body=bytes(1_000), redelivered=True) for tag in range(1, 99)))
     await scene.answer(scene.numbers, taken=False, multiple=True)
     assert scene.refused.waiting == 100
@@ -309,15 +308,16 @@ async def test_what_is_parked_goes_back_where_the_link_pauses_and_is_forgotten_a
 async def test_of_very_many_that_are_parked_by_all_links_the_others_go_back() -> None:
     scene = await Scene.made(limit=3_000, most_noted=50)
     await parked(scene, 100)
-    assert scene.refused.waiting == 52, "two are held"
+    assert (scene.refused.waiting, scene.refused.count) == (52, 100), "two are held"
+    assert [tag for _, tag in await settled(scene, SHORTEST)] == [*range(1, FEW + 1), *range(51, 99)]
+    assert (scene.refused.waiting, scene.refused.count) == (50 - FEW, 52), "two are published again"
     scene.refused.release()
     assert scene.held.room.note()
 
 
 async def test_where_each_return_counts_the_source_is_spared() -> None:
     """What came back often is put aside without being published, since it could not be held when it is refused."""
-    scene = await Scene.made(limit=3_000)
-    scene.refused.count_returns(are_counted=True)
+    scene = await Scene.made(limit=3_000, returns_are_counted=True)
     scene.refused.on_counted_return = scene.link.source.keep_returned
     often = with_table(("x-delivery-count", fields.long(MOST_RETURNS)))
     await parked(scene, 20)
@@ -366,7 +366,7 @@ async def test_nothing_is_published_after_the_end() -> None:
     scene = await Scene.made()
     await scene.deliver(Sent(1, body=b"m"))
     await scene.answer(1, taken=False)
-    scene.link.target.release()
+    scene.link.target.refused.release()
     assert await scene.wait(LONGEST) == []
     assert scene.held.size == 0
 

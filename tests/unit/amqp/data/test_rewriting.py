@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.amqp.data import header_table
-from agent.amqp.data.delivery import Delivery, Destination
+from agent.amqp.data.header_table import Names
 from agent.amqp.data.prepared import Prepared
-from agent.amqp.data.rewriting import PropertyChanges, Untouched
-from agent.amqp.data.table_scan import Names
+from agent.amqp.data.rewriting import Delivery, Destination, PropertyChanges, Untouched
 from agent.amqp.wire.properties import FLAGS, HEADERS, USER_ID, Properties, encode
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core import fields

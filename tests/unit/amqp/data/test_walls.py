@@ -13,7 +13,7 @@ from hypothesis import given
 from agent.amqp.data.capture import Captured, Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.wire import methods
-from agent.core.links.refused_retries import LONGEST
+from agent.core.links.refusals import LONGEST
 from tests.unit.amqp.wire.link import Link, Sent, turn
 
 FULL, OK = "full", "ok"
@@ -111,7 +111,7 @@ def test_others_flow_and_all_get_through_once_when_there_is_room(kinds: list[tup
         await brokers.run(60)
         good = [number for number, (key, _) in enumerate(kinds) if key == OK]
         assert brokers.taken == good, "in their order, and none waits for what is refused"
-        assert brokers.link.target.count_refused == len(kinds) - len(good)
+        assert brokers.link.target.refused.count == len(kinds) - len(good)
         brokers.is_full = False
         await brokers.run(60)
         assert sorted(brokers.taken) == list(range(len(kinds)))
@@ -151,7 +151,6 @@ def test_all_of_them_go_to_the_quarantine_while_others_pass_and_only_then(*, oth
             asyncio.get_running_loop().call_soon(brokers.link.target.quarantine_done, captured.tag)
             return True
 
-        assert brokers.link.target.refused is not None
         brokers.link.target.refused.hand_over = take
         for _ in range(500):
             brokers.publish(FULL, 500)
@@ -161,6 +160,6 @@ def test_all_of_them_go_to_the_quarantine_while_others_pass_and_only_then(*, oth
             await brokers.run(1)
             assert at > 55 or not aside, "not before its time"
         assert len(aside) == (500 if others_pass else 0)
-        assert brokers.link.target.count_refused == (0 if others_pass else 500)
+        assert brokers.link.target.refused.count == (0 if others_pass else 500)
 
     asyncio.run(scene())

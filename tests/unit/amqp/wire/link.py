@@ -11,10 +11,10 @@ from typing import Any
 import pamqp.base
 import pamqp.frame
 
+from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker, Rewriter
-from agent.amqp.data.unpublishable import LONGEST
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
@@ -168,7 +168,7 @@ class Link:
         frame_max: tuple[int, int] = (131_072, 131_072),
         channels: tuple[int, int] = (0, 1),
         largest: int | None = None,
-        longest_return: float = LONGEST,
+        returns_are_counted: bool = False,
         poison_search: PoisonSearch | None = None,
         rewriter: Rewriter | None = None,
         destination: Destination = TO_EXCHANGE,
@@ -187,8 +187,8 @@ class Link:
             ack_mode=ack_mode,
             settle=upstream.write_soon,
             largest=largest,
-            longest_return=longest_return,
-            held=held,
+            held=held or HeldBuffers(0, Room(0)),
+            returns_are_counted=returns_are_counted,
             give_up_after=give_up_after,
             later=clock.later,
             clock=clock,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import Delivery
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict, received_entry

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import Delivery
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table, encode_value
 from agent.core import fields
 from agent.core.fields import Field, Table

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.amqp.data.delivery import Delivery
-from agent.amqp.data.rewriting import Rewriter, Untouched
+from agent.amqp.data.rewriting import Delivery, Rewriter, Untouched
 from agent.amqp.wire.properties import FLAGS
 from agent.amqp.wire.tables import decode_table, encode_table
 from agent.core.addresses.uri import AmqpUri, parse

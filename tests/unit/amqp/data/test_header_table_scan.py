@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.amqp.data.table_scan import Names, check_table
+from agent.amqp.data.header_table import Names, check_table
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table, encode_value
 from agent.core import fields
 from agent.core.fields import Field, Table

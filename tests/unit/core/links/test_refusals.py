@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.links.unacknowledged import (
+from agent.core.links.confirms import Confirms
+from agent.core.links.refusals import (
     COMES_BACK_WITHIN,
     FEW,
     FEW_BYTES,
@@ -15,8 +16,7 @@ from agent.core.links.unacknowledged import (
     MOST_BYTES,
     SHORTEST,
     SPARINGLY,
-    Refusal,
-    UnacknowledgedRefusals,
+    Refusals,
 )
 
 A, B = b"a", b"b"
@@ -25,32 +25,49 @@ A, B = b"a", b"b"
 class Source:
     """Gives again what was returned, in its order and with other tags."""
 
-    def __init__(self, count: int, *, size: int = 1_000, returns_are_counted: bool = False, address: bytes = A) -> None:
+    def __init__(self, count: int, *, size: int = 1_000, returns_are_counted: bool = False) -> None:
         self.now = 100.0
-        self.parked = UnacknowledgedRefusals()
-        self.parked.returns_are_counted = returns_are_counted
+        self.confirms = Confirms()
+        self.parked = Refusals(self.confirms, give_up_after=None, returns_are_counted=returns_are_counted)
         self.last = 0
+        self.size = size
+        self.addresses: dict[int, bytes] = {}
         for _ in range(count):
-            self.park(Refusal(address, size, self.now, self.now))
+            self.refuse(self.publish())
 
-    def park(self, refusal: Refusal) -> None:
+    def publish(self) -> int:
+        """A delivery; its tag is the number of its publish."""
         self.last += 1
-        self.parked.park(self.last, refusal, self.now)
+        return self.confirms.published([self.last])
+
+    def refuse(self, number: int, address: bytes = A) -> None:
+        self.addresses[number] = address
+        self.confirms.refused(number, multiple=False)
+        self.parked.leave_unacknowledged(number, number, (address, self.size), self.now)
+
+    def take(self, number: int) -> None:
+        self.confirms.confirmed(number, multiple=False)
+        self.parked.confirmed(1, self.now)
 
     def wait(self, room: int = 0) -> tuple[float, list[int]]:
         """Until some are returned: for how long, and which ones."""
         at = self.parked.wakes_at
-        assert at is not None
+        assert at < float("inf")
         waited, self.now = max(0.0, at - self.now), max(at, self.now)
-        return waited, self.parked.due(self.now, room)
+        return waited, self.parked.to_return(self.now, room)
+
+    def deliver_again(self, address: bytes = A) -> int:
+        number = self.publish()
+        self.parked.came_again(number, address, self.now)
+        return number
 
     def answer(self, count: int, *, well: bool, address: bytes = A) -> None:
         for _ in range(count):
-            refusal = self.parked.came_again(address, self.now)
-            assert refusal is not None
-            self.parked.fared(well=well, now=self.now)
-            if not well:
-                self.park(refusal)
+            number = self.deliver_again(address)
+            if well:
+                self.take(number)
+            else:
+                self.refuse(number, address)
 
 
 def test_a_few_are_tried_in_turn_with_growing_pauses() -> None:
@@ -96,15 +113,13 @@ def test_on_a_long_path_none_follow_before_something_is_known_of_the_last() -> N
 def test_of_two_kinds_that_are_mixed_the_one_that_gets_through_is_not_held_up() -> None:
     source = Source(0)
     for at in range(3_000):
-        source.park(Refusal(A if at % 3 else B, 1_000, source.now, source.now))
+        source.refuse(source.publish(), A if at % 3 else B)
     began, left, returned = source.now, 1_000, 0
     while left and source.now - began < 600:
         _, tags = source.wait()
         returned += len(tags)
-        passing = 0
-        while source.parked.came_again(B, source.now) is not None:
-            source.parked.fared(well=True, now=source.now)
-            passing += 1
+        passing = sum(source.addresses[tag] == B for tag in tags)
+        source.answer(passing, well=True, address=B)
         left -= passing
         source.answer(len(tags) - passing, well=False)
     assert left == 0 and source.now - began < 60
@@ -146,7 +161,7 @@ def test_where_each_return_is_counted_few_go_back_and_seldom() -> None:
 
 def test_where_each_return_is_counted_room_to_keep_them_brings_them_back() -> None:
     source = Source(100, returns_are_counted=True)
-    source.parked.hurry(source.now)
+    source.parked.has_room(5_000, source.now)
     waited, tags = source.wait(room=5_000)
     assert waited == pytest.approx(SHORTEST)
     assert len(tags) == 5
@@ -163,13 +178,25 @@ def test_those_that_are_on_their_way_count_for_a_while() -> None:
 
 def test_one_that_comes_again_is_as_old_as_before_if_it_has_the_same_address() -> None:
     source = Source(0)
-    for since in (1.0, 2.0):
-        source.park(Refusal(A, 10, since, source.now))
+    for source.now in (1.0, 2.0):
+        source.refuse(source.publish())
     source.wait()
-    assert source.parked.came_again(B, source.now) is None
-    found = [source.parked.came_again(A, source.now) for _ in range(3)]
-    assert [each.since for each in found if each is not None] == [1.0, 2.0]
+    source.now = 3.0
+    numbers = [source.deliver_again(address) for address in (A, A, A, B)]
     assert not source.parked.expects
+    for number, address, since in zip(reversed(numbers), (B, A, A, A), (3.0, 3.0, 2.0, 1.0), strict=True):
+        source.refuse(number, address)
+        source.now += 1.0
+        oldest = source.parked.oldest
+        assert oldest is not None and oldest[0] == since
+
+
+def came_again(source: Source, count: int) -> int:
+    """How many are recognized of so many that come again."""
+    before = source.parked.count(source.now + FORGOTTEN_AFTER)
+    for _ in range(count):
+        source.deliver_again()
+    return source.parked.count(source.now + FORGOTTEN_AFTER) - before
 
 
 def test_one_that_somebody_else_took_is_forgotten() -> None:
@@ -177,10 +204,7 @@ def test_one_that_somebody_else_took_is_forgotten() -> None:
     source.wait()
     source.now += FORGOTTEN_AFTER + 1
     source.wait()
-    found = 0
-    while source.parked.came_again(A, source.now):
-        found += 1
-    assert found == FEW
+    assert came_again(source, 2 * FEW) == FEW
 
 
 def test_what_does_not_come_again_is_forgotten_though_others_are_returned_all_the_time() -> None:
@@ -188,13 +212,13 @@ def test_what_does_not_come_again_is_forgotten_though_others_are_returned_all_th
     source.wait()
     source.now += FORGOTTEN_AFTER / 2
     for _ in range(10):
-        source.park(Refusal(B, 1_000, source.now, source.now))
+        source.refuse(source.publish(), B)
         source.wait()
-        assert source.parked.came_again(B, source.now) is not None
+        number = source.deliver_again(B)
         source.now += FORGOTTEN_AFTER / 6
-        source.parked.forget(source.now)
+        source.take(number)
     assert not source.parked.expects
-    assert source.parked.came_again(A, source.now) is None, "another one has this address now"
+    assert came_again(source, 1) == 0, "another one has this address now"
 
 
 def test_what_is_returned_since_nobody_waits_for_it_keeps_its_age() -> None:
@@ -202,6 +226,18 @@ def test_what_is_returned_since_nobody_waits_for_it_keeps_its_age() -> None:
     began = source.now
     assert source.parked.return_all(began + 1) == [1, 2, 3]
     assert not source.parked.waiting
-    refusal = source.parked.came_again(A, began + 2)
-    assert refusal is not None
-    assert refusal.since == began
+    source.now = began + 2
+    source.refuse(source.deliver_again())
+    assert source.parked.oldest == (began, A)
+
+
+def test_of_one_that_is_not_noted_only_the_tag_is_known() -> None:
+    source = Source(0)
+    for number in (1, 2):
+        source.confirms.published([number])
+        source.parked.leave_unacknowledged(number, number, None, source.now)
+    assert (source.parked.count(source.now), source.parked.waiting, source.parked.noted) == (2, 0, 0)
+    assert source.parked.has_waiting and source.parked.oldest is None
+    waited, tags = source.wait()
+    assert waited == pytest.approx(SHORTEST) and tags == [1, 2]
+    assert not source.parked.is_busy
