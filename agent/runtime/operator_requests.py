@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Pause
+from agent.core.links.lifecycle import Pause, Signal
 from agent.core.links.restarts import purpose_of
 from agent.core.links.served_by import Other
 from agent.core.model import Link
@@ -30,9 +30,9 @@ ALONE_FOR: Final = 3.0
 MOST: Final = 10_000
 
 _EVENTS: Final[Mapping[str, lifecycle.Event]] = {
-    "restart": lifecycle.Restart(),
+    "restart": Signal.RESTART,
     "pause": lifecycle.Pause(),
-    "resume": lifecycle.Resume(),
+    "resume": Signal.RESUME,
 }
 
 
@@ -135,7 +135,7 @@ class OperatorRequests:
         next one."""
         runner.has_recalled = False
         if action == "restart":  # not again here: its owner may have done it, and ended since
-            runner.send(lifecycle.Restart())
+            runner.send(Signal.RESTART)
             self._replica.remember_finished(runner.link.id, None)
         else:
             self._for_here.keep(runner.link.id, action, pause)
@@ -179,7 +179,7 @@ class OperatorRequests:
         if pause is not None:
             runner.send(pause)
         elif runner.state.paused:
-            runner.send(lifecycle.Resume())
+            runner.send(Signal.RESUME)
 
     def _remember(self, runner: LinkRunner) -> None:
         link_id = runner.link.id

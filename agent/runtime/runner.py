@@ -12,7 +12,7 @@ import structlog
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.core.links import backoff, lifecycle
-from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
+from agent.core.links.lifecycle import Do, Effect, Event, LinkState, Phase, Signal
 from agent.core.links.restarts import asks_the_same
 from agent.core.links.served_by import Other, ServedBy
 from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
@@ -289,7 +289,7 @@ class LinkRunner:
             stalled = lifecycle.Stalled(self._why_stalled(waited), held_at) if is_due else self._unproved(unproved)
             self.send(stalled)
         elif not is_due and not unproved and is_stalled:
-            self.send(lifecycle.Progressed())
+            self.send(Signal.PROGRESSED)
 
     def _unproved(self, why: str) -> lifecycle.Stalled:
         return lifecycle.Stalled(why, self._flow.unproved_by if self._flow else Side.DOWNSTREAM)
@@ -315,7 +315,7 @@ class LinkRunner:
         flow, is_over = self._flow, not self._runnable.is_suspected(now)
         if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
-            self.send(lifecycle.Restart())
+            self.send(Signal.RESTART)
 
     def dedicate_connections(self) -> None:
         self._session.dedicate_connections()
@@ -333,7 +333,7 @@ class LinkRunner:
 
     def start(self) -> None:
         if not self.state.started:
-            self.send(lifecycle.Start())
+            self.send(Signal.START)
 
     def unwant(self) -> None:
         """Note that no definition asks for the link any more; what it built upstream is removed later."""
@@ -356,7 +356,7 @@ class LinkRunner:
     def want(self) -> None:
         """Note that a definition asks for the link again: it comes back with what it had."""
         if self.state.unwanted is not None:
-            self.send(lifecycle.WantedAgain())
+            self.send(Signal.WANTED_AGAIN)
 
     def redefine(self, link: Link) -> None:
         """Set the changed definition: the link starts again, its queue stays. One that has done all that it was defined
@@ -367,7 +367,7 @@ class LinkRunner:
         self._follow_backlog_no_more()  # its queue may be another one now
         self._follow_backlog()
         if not is_done:
-            self.send(lifecycle.Restart())
+            self.send(Signal.RESTART)
 
     def renew(self, link: Link) -> None:
         """Set a definition with other passwords and nothing else: an open session goes on, and the next one uses
@@ -411,7 +411,7 @@ class LinkRunner:
         self._stand_by(event)
         if event is not None and verdict.owner is not None:  # that agent remembers it
             self.has_recalled = False
-            self.send(lifecycle.Resume())
+            self.send(Signal.RESUME)
 
     def run_here(self) -> None:
         """Note that no other agent of the group runs the link."""
@@ -420,7 +420,7 @@ class LinkRunner:
     def waits_for(self, other: Other) -> bool:
         return other in self._served_by
 
-    def _stand_by(self, event: lifecycle.StandAside | lifecycle.TakeOver | None) -> None:
+    def _stand_by(self, event: Event | None) -> None:
         if isinstance(event, lifecycle.StandAside):
             self._account = self._account.interrupted()
             self._was_served = True
@@ -437,7 +437,7 @@ class LinkRunner:
     async def _await_turn(self, queue: str) -> None:
         """Check, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
         attempt = 1
-        while Other.CONSUMER in self._served_by and self.state.stop is None:
+        while Other.CONSUMER in self._served_by and not self.state.is_stopped:
             attempt += 1
             upper = LOOK_SOON if attempt < SOON else LOOK_AGAIN
             await asyncio.sleep(backoff.delay(attempt, upper, random.random()))
@@ -482,20 +482,20 @@ class LinkRunner:
 
     def _execute(self, effect: Effect) -> None:
         match effect:
-            case lifecycle.Open():
+            case Do.OPEN:
                 self._open()
             case lifecycle.Close(settle):
                 self._session.close(settle=settle)
             case lifecycle.Wait(attempt, slow):
                 self._wait(attempt, slow=slow)
-            case lifecycle.CancelWait():
+            case Do.CANCEL_WAIT:
                 if self._timer is not None:
                     self._timer.cancel()
-            case lifecycle.HoldReading():
+            case Do.HOLD_READING:
                 self._session.hold_reading()
-            case lifecycle.ReleaseReading():
+            case Do.RELEASE_READING:
                 self._session.release_reading()
-            case lifecycle.Finished():
+            case Do.FINISH:
                 self._finish()
             case _:
                 self._execute_removal(effect)
@@ -509,7 +509,7 @@ class LinkRunner:
     def _wait(self, attempt: int, *, slow: bool) -> None:
         upper, chance = self.link.settings.reconnect_delay, random.random()
         delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
-        self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
+        self._timer = self._loop.call_later(delay, self.send, Signal.RETRY_DUE)
 
     def _finish(self) -> None:
         if not self.finished.done():
@@ -519,7 +519,7 @@ class LinkRunner:
     def has_closed(self) -> None:
         if self._is_renewed:
             self._make_runnable_again()
-        self.send(lifecycle.Closed())
+        self.send(Signal.CLOSED)
 
     def begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
         """Run work for the link. `owes` is the event that the lifecycle waits for, whatever comes between: it is sent
@@ -547,11 +547,11 @@ class LinkRunner:
                 removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
                 self._removing = removing
                 self._removal_wait = self._keep(lambda: self._await_removal(removing), "wait for the removal")
-            case lifecycle.CancelRemovalWait():
+            case Do.CANCEL_REMOVAL_WAIT:
                 if self._removal_wait is not None:
                     self._removal_wait.cancel()
             case lifecycle.CleanUp(messages):
-                self.begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
+                self.begin(self._clean_up(messages=messages), "clean up", owes=Signal.CLEANED_UP)
 
     async def _await_removal(self, removing: Removing | None) -> None:
         self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))
@@ -562,12 +562,12 @@ class LinkRunner:
             error = await self._remove(messages=messages)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
-            self.send(lifecycle.Kept())
+            self.send(Signal.KEPT)
             return
         self.has_removed = error is None
         if error is not None:
             self._take_note(f"what exists upstream could not be removed: {error}")
-        self.send(lifecycle.CleanedUp())
+        self.send(Signal.CLEANED_UP)
 
     async def _remove(self, *, messages: bool) -> BrokerError | None:
         cleanup = self._runnable.cleanup
@@ -576,4 +576,4 @@ class LinkRunner:
         return await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
 
     def _is_still_unwanted(self) -> bool:
-        return self.state.unwanted is not None and self.state.stop is None
+        return self.state.unwanted is not None and not self.state.is_stopped
