@@ -12,7 +12,7 @@ import structlog
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.core.links import backoff, lifecycle
-from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
+from agent.core.links.lifecycle import Do, Effect, Event, LinkState, Phase, Signal
 from agent.core.links.restarts import asks_the_same
 from agent.core.links.served_by import Other, ServedBy
 from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
@@ -44,36 +44,10 @@ class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account",
-        "_brokers",
-        "_built_under",
-        "_idle_backlog",
-        "_idle_task",
-        "_is_renewed",
-        "_is_troubled",
-        "_kinds",
-        "_looked_at",
-        "_loop",
-        "_on_change",
-        "_removal_wait",
-        "_removing",
-        "_runnable",
-        "_seen",
-        "_served_by",
-        "_session",
-        "_tasks",
-        "_timer",
-        "_turn",
-        "_was_served",
-        "counts",
-        "ends",
-        "finished",
-        "has_recalled",
-        "has_removed",
-        "link",
-        "note",
-        "slot",
-        "state",
+        "_account", "_brokers", "_built_under", "_idle_backlog", "_idle_task", "_is_renewed", "_is_troubled", "_kinds",
+        "_looked_at", "_loop", "_on_change", "_removal_wait", "_removing", "_runnable", "_seen", "_served_by",
+        "_session", "_tasks", "_timer", "_turn", "_was_served", "counts", "ends", "finished", "has_recalled",
+        "has_removed", "link", "note", "slot", "state",
     )  # fmt: skip
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
@@ -117,6 +91,7 @@ class LinkRunner:
     def gauges(self) -> Gauges:
         """The gauges of the link at this moment, for the board."""
         flow, session, runnable = self._flow, self._session.current, self._runnable
+        trouble, idle = (flow.trouble, flow.idle) if flow else ("", "")
         return Gauges(
             in_flight=self.in_flight,
             unsettled=self._session.unsettled,
@@ -132,8 +107,8 @@ class LinkRunner:
             upstream_cluster=runnable.upstream_cluster,
             uri=runnable.uri,
             met=session.met if session else (),
-            note="; ".join(filter(None, (self._trouble, self._idle, self.note))),
-            trouble=self._trouble,
+            note="; ".join(filter(None, (trouble, idle, self.note))),
+            trouble=trouble,
             is_refused=flow is not None and flow.is_refused,
             upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",
@@ -189,14 +164,6 @@ class LinkRunner:
         return self._session.flow
 
     @property
-    def _trouble(self) -> str:
-        return self._flow.trouble if self._flow else ""
-
-    @property
-    def _idle(self) -> str:
-        return self._flow.idle if self._flow else ""
-
-    @property
     def in_flight(self) -> int:
         return self._flow.in_flight if self._flow else 0
 
@@ -249,30 +216,19 @@ class LinkRunner:
 
     def tick(self, now: float) -> bool:
         """Look after the link; True if anything moved since the last time, or is in flight."""
-        session, counts = self._session.current, self.counts
+        session, flow, counts = self._session.current, self._flow, self.counts
         if session is not None and not self.state.blocked and self.state.stalled is None and session.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
-        if session is not None and self.state.phase is Phase.OPEN:
-            self._judge(session.tick(now, is_blocked=bool(self.state.blocked)))
-            self._log_trouble()
-            self._share_again(now)
-            dropped, trouble = sum(counts.dropped.values()), self._trouble
-            bound, backlog = self._runnable.bound, session.backlog
-            notes = self.note, trouble, self._idle
-            quarantined = sum(counts.quarantined.values())
-            probe = self._flow.last_probe if self._flow else None
+        if session is not None and flow is not None and self.state.phase is Phase.OPEN:
+            self._judge(flow, session.tick(now, is_blocked=bool(self.state.blocked)))
+            self._log_trouble(flow.trouble)
+            self._share_again(flow, now)
+            lost = sum(counts.dropped.values()), sum(counts.quarantined.values()), counts.returned
+            notes = self.note, flow.trouble, flow.idle
             seen = (
-                probe,
-                counts.forwarded,
-                counts.bytes,
-                counts.returned,
-                dropped,
-                quarantined,
-                backlog,
-                bound,
-                *notes,
-            )
+                counts.forwarded, counts.bytes, *lost, session.backlog, self._runnable.bound, flow.last_probe, *notes
+            )  # fmt: skip
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         elif self._idle_backlog is not None:
@@ -281,41 +237,27 @@ class LinkRunner:
         self._seen = seen
         return has_moved
 
-    def _judge(self, waited: float) -> None:
-        is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
-        is_due = waited >= self._brokers.stall_after
-        if (is_due or unproved) and not is_stalled:
-            held_at = self._flow.held_at if self._flow else Side.DOWNSTREAM
-            stalled = lifecycle.Stalled(self._why_stalled(waited), held_at) if is_due else self._unproved(unproved)
-            self.send(stalled)
-        elif not is_due and not unproved and is_stalled:
-            self.send(lifecycle.Progressed())
+    def _judge(self, flow: Flow, waited: float) -> None:
+        is_due, is_stalled = waited >= self._brokers.stall_after, self.state.stalled is not None
+        if is_due and not is_stalled:
+            self.send(lifecycle.Stalled(_why_stalled(flow, waited), flow.held_at))
+        elif flow.unproved and not is_stalled:
+            self.send(lifecycle.Stalled(flow.unproved, flow.unproved_by))
+        elif is_stalled and not is_due and not flow.unproved:
+            self.send(Signal.PROGRESSED)
 
-    def _unproved(self, why: str) -> lifecycle.Stalled:
-        return lifecycle.Stalled(why, self._flow.unproved_by if self._flow else Side.DOWNSTREAM)
-
-    def _why_stalled(self, waited: float) -> str:
-        """The reason of a stall. The downstream owes nothing where nothing is on the way to it."""
-        trouble = self._trouble
-        if trouble and not self.in_flight:
-            return trouble
-        late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
-        return f"{late}; {trouble}" if trouble else late
-
-    def _log_trouble(self) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         """Log once when messages begin not to go through; their number is shown, and not logged each time."""
-        trouble = self._trouble
         if trouble and not self._is_troubled:
             link = self.link
             log.warning("messages held", link=link.id, vhost=link.vhost, name=link.name, reason=trouble)
         self._is_troubled = bool(trouble)
 
-    def _share_again(self, now: float) -> None:
+    def _share_again(self, flow: Flow, now: float) -> None:
         """Restart a link that was suspected for long enough: it shares connections with the others again."""
-        flow, is_over = self._flow, not self._runnable.is_suspected(now)
-        if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
+        if flow.is_watched and not self._runnable.is_suspected(now):
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
-            self.send(lifecycle.Restart())
+            self.send(Signal.RESTART)
 
     def dedicate_connections(self) -> None:
         self._session.dedicate_connections()
@@ -333,7 +275,7 @@ class LinkRunner:
 
     def start(self) -> None:
         if not self.state.started:
-            self.send(lifecycle.Start())
+            self.send(Signal.START)
 
     def unwant(self) -> None:
         """Note that no definition asks for the link any more; what it built upstream is removed later."""
@@ -356,7 +298,7 @@ class LinkRunner:
     def want(self) -> None:
         """Note that a definition asks for the link again: it comes back with what it had."""
         if self.state.unwanted is not None:
-            self.send(lifecycle.WantedAgain())
+            self.send(Signal.WANTED_AGAIN)
 
     def redefine(self, link: Link) -> None:
         """Set the changed definition: the link starts again, its queue stays. One that has done all that it was defined
@@ -367,7 +309,7 @@ class LinkRunner:
         self._follow_backlog_no_more()  # its queue may be another one now
         self._follow_backlog()
         if not is_done:
-            self.send(lifecycle.Restart())
+            self.send(Signal.RESTART)
 
     def renew(self, link: Link) -> None:
         """Set a definition with other passwords and nothing else: an open session goes on, and the next one uses
@@ -411,7 +353,7 @@ class LinkRunner:
         self._stand_by(event)
         if event is not None and verdict.owner is not None:  # that agent remembers it
             self.has_recalled = False
-            self.send(lifecycle.Resume())
+            self.send(Signal.RESUME)
 
     def run_here(self) -> None:
         """Note that no other agent of the group runs the link."""
@@ -420,7 +362,7 @@ class LinkRunner:
     def waits_for(self, other: Other) -> bool:
         return other in self._served_by
 
-    def _stand_by(self, event: lifecycle.StandAside | lifecycle.TakeOver | None) -> None:
+    def _stand_by(self, event: Event | None) -> None:
         if isinstance(event, lifecycle.StandAside):
             self._account = self._account.interrupted()
             self._was_served = True
@@ -437,7 +379,7 @@ class LinkRunner:
     async def _await_turn(self, queue: str) -> None:
         """Check, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
         attempt = 1
-        while Other.CONSUMER in self._served_by and self.state.stop is None:
+        while Other.CONSUMER in self._served_by and not self.state.is_stopped:
             attempt += 1
             upper = LOOK_SOON if attempt < SOON else LOOK_AGAIN
             await asyncio.sleep(backoff.delay(attempt, upper, random.random()))
@@ -482,20 +424,20 @@ class LinkRunner:
 
     def _execute(self, effect: Effect) -> None:
         match effect:
-            case lifecycle.Open():
+            case Do.OPEN:
                 self._open()
             case lifecycle.Close(settle):
                 self._session.close(settle=settle)
             case lifecycle.Wait(attempt, slow):
                 self._wait(attempt, slow=slow)
-            case lifecycle.CancelWait():
+            case Do.CANCEL_WAIT:
                 if self._timer is not None:
                     self._timer.cancel()
-            case lifecycle.HoldReading():
+            case Do.HOLD_READING:
                 self._session.hold_reading()
-            case lifecycle.ReleaseReading():
+            case Do.RELEASE_READING:
                 self._session.release_reading()
-            case lifecycle.Finished():
+            case Do.FINISH:
                 self._finish()
             case _:
                 self._execute_removal(effect)
@@ -509,7 +451,7 @@ class LinkRunner:
     def _wait(self, attempt: int, *, slow: bool) -> None:
         upper, chance = self.link.settings.reconnect_delay, random.random()
         delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
-        self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
+        self._timer = self._loop.call_later(delay, self.send, Signal.RETRY_DUE)
 
     def _finish(self) -> None:
         if not self.finished.done():
@@ -519,7 +461,7 @@ class LinkRunner:
     def has_closed(self) -> None:
         if self._is_renewed:
             self._make_runnable_again()
-        self.send(lifecycle.Closed())
+        self.send(Signal.CLOSED)
 
     def begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
         """Run work for the link. `owes` is the event that the lifecycle waits for, whatever comes between: it is sent
@@ -547,33 +489,36 @@ class LinkRunner:
                 removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
                 self._removing = removing
                 self._removal_wait = self._keep(lambda: self._await_removal(removing), "wait for the removal")
-            case lifecycle.CancelRemovalWait():
+            case Do.CANCEL_REMOVAL_WAIT:
                 if self._removal_wait is not None:
                     self._removal_wait.cancel()
             case lifecycle.CleanUp(messages):
-                self.begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
+                self.begin(self._clean_up(messages=messages), "clean up", owes=Signal.CLEANED_UP)
 
     async def _await_removal(self, removing: Removing | None) -> None:
         self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        self.has_removed = False
+        self.has_removed, error = False, None
         async with self._brokers.changing(self.ends.source, self.link.vhost):
-            error = await self._remove(messages=messages)
+            if (cleanup := self._runnable.cleanup) is not None:
+                error = await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_to_go)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
-            self.send(lifecycle.Kept())
+            self.send(Signal.KEPT)
             return
         self.has_removed = error is None
         if error is not None:
             self._take_note(f"what exists upstream could not be removed: {error}")
-        self.send(lifecycle.CleanedUp())
+        self.send(Signal.CLEANED_UP)
 
-    async def _remove(self, *, messages: bool) -> BrokerError | None:
-        cleanup = self._runnable.cleanup
-        if cleanup is None:
-            return None
-        return await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
+    def _is_to_go(self) -> bool:
+        return self.state.unwanted is not None and not self.state.is_stopped
 
-    def _is_still_unwanted(self) -> bool:
-        return self.state.unwanted is not None and self.state.stop is None
+
+def _why_stalled(flow: Flow, waited: float) -> str:
+    """The reason of a stall. The downstream owes nothing where nothing is on the way to it."""
+    if flow.trouble and not flow.in_flight:
+        return flow.trouble
+    late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
+    return f"{late}; {flow.trouble}" if flow.trouble else late

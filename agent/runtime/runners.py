@@ -9,8 +9,7 @@ from typing import Final
 
 from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links import lifecycle
-from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.links.lifecycle import LinkState, Phase, Signal
 from agent.core.links.reasons import word_of
 from agent.core.links.reconcile import SharedQueues
 from agent.core.links.served_by import Other
@@ -105,7 +104,7 @@ class Runners:
         self._drop(runner)
         self.commands.forget(runner.link.id, keeps_pause=True)
         self._leaving.add(runner)
-        runner.send(lifecycle.Stop())
+        runner.send(Signal.STOP)
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
 
     def _drop(self, runner: LinkRunner) -> None:
@@ -239,7 +238,7 @@ class Runners:
         """Restart links one after another: each takes a moment."""
         for runner in self:
             if runner.state.phase in {Phase.OPEN, Phase.OPENING}:
-                runner.send(lifecycle.Restart())
+                runner.send(Signal.RESTART)
                 await asyncio.sleep(REOPEN_EVERY)
 
     def slots_at_work(self) -> Container[int]:
@@ -300,7 +299,7 @@ class Runners:
         self.hold()
         runners = [*self, *self._leaving]
         async for runner in in_slices(runners):
-            runner.send(lifecycle.Stop())
+            runner.send(Signal.STOP)
         try:
             async with asyncio.timeout(STOP_PATIENCE):
                 await asyncio.gather(self._replica.hand_over(), *(asyncio.shield(each.finished) for each in runners))

@@ -18,7 +18,7 @@ from agent.amqp.failures import alarm_of
 from agent.amqp.rpc import count_messages
 from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
-from agent.core.links.lifecycle import Event, LinkState, Phase
+from agent.core.links.lifecycle import Event, LinkState, Phase, Signal
 from agent.core.model import Link
 from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
 from agent.links.brokers import Brokers, Connections
@@ -54,18 +54,8 @@ class Owner(Protocol):
 
 class SessionRunner:
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_brokers",
-        "_connections",
-        "_dedicated_until",
-        "_keeping_up",
-        "_leaving",
-        "_loop",
-        "_opened_at",
-        "_opening",
-        "_owner",
-        "_source",
-        "_watched",
-        "current",
+        "_brokers", "_connections", "_dedicated_until", "_keeping_up", "_leaving", "_loop", "_opened_at", "_opening",
+        "_owner", "_source", "_watched", "current",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, brokers: Brokers) -> None:
@@ -132,7 +122,7 @@ class SessionRunner:
         owner = self._owner
         owner.take_notes()
         self._opened_at = self._loop.time()
-        owner.send(lifecycle.Opened())
+        owner.send(Signal.OPENED)
         self._opening = None
         self._keeping_up = owner.begin(self._keep_up(session), "keep up")
         self._watched = session.ends
@@ -185,7 +175,7 @@ class SessionRunner:
 
     def close(self, *, settle: bool) -> None:
         """Close the session. With `settle` messages in flight may still be confirmed."""
-        self._owner.begin(self._close(settle=settle), "close", owes=lifecycle.Closed())
+        self._owner.begin(self._close(settle=settle), "close", owes=Signal.CLOSED)
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()

@@ -152,9 +152,9 @@ def remove_unwanted() -> None:
 
 
 async def _cleaned(runner: LinkRunner, **_: bool) -> None:
-    from agent.core.links.lifecycle import CleanedUp
+    from agent.core.links.lifecycle import Signal
 
-    runner.send(CleanedUp())
+    runner.send(Signal.CLEANED_UP)
 
 
 def single_active_consumer() -> None:

@@ -47,7 +47,7 @@ class Somewhere:
 def cause_of(error: BrokerError) -> tuple[str, FailureKind]:
     """The side and the trouble that an operator is shown for a link that fails so."""
     state = LinkState()
-    for event in (lifecycle.Start(), lifecycle.Failed(str(error), error.failure)):
+    for event in (lifecycle.Signal.START, lifecycle.Failed(str(error), error.failure)):
         state, _ = lifecycle.step(state, event)
     assert state.status in {Status.BACKOFF, Status.INVALID}
     [cause] = causes_of([LinkFacts("1", state.status, state.failure, state.error, "dc1", 0.0)], downstream="dc2")

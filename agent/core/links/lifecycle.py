@@ -1,16 +1,18 @@
 """A link's lifecycle as a state machine: (state, event) → (state, effects).
 
-The runtime executes effects and reports their results; it decides nothing. Every opening is answered by `Opened` or
-`Failed`, every closing by `Closed`: a link never holds two consumers, however often it is restarted while it starts.
+The runtime executes effects and reports their results; it decides nothing. Every opening is answered by `OPENED` or
+`Failed`, every closing by `CLOSED`: a link never holds two consumers, however often it is restarted while it starts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
+from agent.core.text.printable import printable
 from agent.errors import Failure, FailureKind, Side
 
 
@@ -52,20 +54,30 @@ class Phase(StrEnum):
     GONE = "gone"
 
 
+LONGEST_TEXT: Final = 300  # characters of what somebody writes
+LONG_PAUSE: Final = 24 * 3600.0  # seconds from when on a pause was probably forgotten
+LATEST: Final = 1e11  # seconds; a later time is none
 UPSTREAM_FAILED: Final = Failure(side=Side.UPSTREAM)
 """The failure of a link of which nothing else is known: most requests go upstream."""
 
 # Events
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    pass
+class Signal(Enum):
+    """The events without details."""
 
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Queue, bindings and consumer exist; messages flow."""
+    START = auto()
+    OPENED = auto()  # queue, bindings and consumer exist; messages flow
+    CLOSED = auto()
+    RETRY_DUE = auto()
+    PROGRESSED = auto()
+    RESUME = auto()
+    TAKE_OVER = auto()
+    RESTART = auto()  # an operator restarted the link, or its definition changed
+    WANTED_AGAIN = auto()  # the link is defined again
+    KEPT = auto()  # the removal found messages in a queue that should have been empty, so it removed nothing
+    CLEANED_UP = auto()  # the link's upstream objects are removed, or can't be
+    STOP = auto()  # the agent stops or gives up the link; what exists upstream stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +87,6 @@ class Failed:
     error: str
     failure: Failure = UPSTREAM_FAILED
     steady: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class RetryDue:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,6 @@ class Stalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Progressed:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class Completed:
     """The link has done what it was defined for, and has nothing left to do; an operator may restart it. `earlier`: it
     had done so before it came to this agent.
@@ -126,6 +123,19 @@ class Pause:
     by: str = ""
     at: float = 0.0
     reason: str = ""
+
+    @classmethod
+    def given(cls, by: object, at: object, reason: object) -> Pause:
+        """A pause from values of any kind, since texts come from clients and from the broker; what is unusable is left
+        out."""
+        return cls(_text(by), read_time(at) or 0.0, _text(reason))
+
+    @classmethod
+    def read(cls, value: object) -> Pause:
+        """A pause from a stored value. The link is paused whatever the value holds, since anybody may have written
+        it."""
+        given: Mapping[str, object] = value if isinstance(value, dict) else {}
+        return cls.given(given.get("by"), given.get("at"), given.get("reason"))
 
     @property
     def text(self) -> str:
@@ -143,9 +153,15 @@ class Pause:
         return replace(self, at=former.at or self.at)
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
-    pass
+def read_time(value: object) -> float | None:
+    """Seconds since 1970; None if the value is no time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST:
+        return None
+    return float(value)
+
+
+def _text(value: object) -> str:
+    return printable(value[:LONGEST_TEXT]).strip()[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,25 +173,10 @@ class StandAside:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """An operator restarted the link, or its definition changed."""
-
-
-@dataclass(frozen=True, slots=True)
 class Unwanted:
     """The link is no longer defined since this time: its upstream objects are removed later."""
 
     since: float
-
-
-@dataclass(frozen=True, slots=True)
-class WantedAgain:
-    """The link is defined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,51 +186,20 @@ class RemovalDue:
     messages: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The removal found messages in a queue that should have been empty, so it removed nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedUp:
-    """The link's upstream objects are removed, or can't be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The agent stops or gives up the link; what exists upstream stays."""
-
-
-Event = (
-    Start
-    | Opened
-    | Failed
-    | Closed
-    | RetryDue
-    | Blocked
-    | Unblocked
-    | Stalled
-    | Progressed
-    | Completed
-    | Pause
-    | Resume
-    | StandAside
-    | TakeOver
-    | Restart
-    | Unwanted
-    | WantedAgain
-    | RemovalDue
-    | Kept
-    | CleanedUp
-    | Stop
-)
+Event = Signal | Failed | Blocked | Unblocked | Stalled | Completed | Pause | StandAside | Unwanted | RemovalDue
 
 # Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    pass
+class Do(Enum):
+    """The effects without details."""
+
+    OPEN = auto()
+    CANCEL_WAIT = auto()
+    HOLD_READING = auto()  # consume no more messages; those in flight may settle
+    RELEASE_READING = auto()
+    CANCEL_REMOVAL_WAIT = auto()
+    FINISH = auto()  # nothing is held any more, and there are no further effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,30 +220,10 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelWait:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class HoldReading:
-    """Consume no more messages; those in flight may settle."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseReading:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class AwaitRemoval:
     """Read the queue's depth until its removal is due, and report `RemovalDue` then."""
 
     since: float
-
-
-@dataclass(frozen=True, slots=True)
-class CancelRemovalWait:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,23 +233,7 @@ class CleanUp:
     messages: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Nothing is held any more, and there are no further effects."""
-
-
-Effect = (
-    Open
-    | Close
-    | Wait
-    | CancelWait
-    | HoldReading
-    | ReleaseReading
-    | AwaitRemoval
-    | CancelRemovalWait
-    | CleanUp
-    | Finished
-)
+Effect = Do | Close | Wait | AwaitRemoval | CleanUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +245,7 @@ class LinkState:
     standby: str | None = None
     unserved: Failure | None = None  # why nobody runs it, while it is on standby and nobody does
     unwanted: Unwanted | None = None
-    stop: Stop | None = None
+    is_stopped: bool = False
     broken: Failed | None = None
     attempt: int = 0
     blocked: tuple[Blocked, ...] = ()
@@ -320,12 +254,12 @@ class LinkState:
 
     @property
     def wants_to_run(self) -> bool:
-        wanted = self.stop is None and self.unwanted is None and not self.completed
+        wanted = not self.is_stopped and self.unwanted is None and not self.completed
         return self.started and wanted and not self.paused and self.standby is None
 
     @property
     def status(self) -> Status:
-        if self.stop is not None or (self.unwanted is not None and self.phase in {Phase.CLEANING, Phase.GONE}):
+        if self.is_stopped or (self.unwanted is not None and self.phase in {Phase.CLEANING, Phase.GONE}):
             return Status.STOPPING
         if self.unwanted is not None:
             return Status.REMOVING
@@ -397,11 +331,13 @@ Step = tuple[LinkState, tuple[Effect, ...]]
 def step(state: LinkState, event: Event) -> Step:
     """A link's next state, and the effects that lead to it."""
     match event:
-        case Opened() | Failed() | Closed() | RetryDue() | RemovalDue() | Kept() | CleanedUp():
+        case (
+            Signal.OPENED | Failed() | Signal.CLOSED | Signal.RETRY_DUE | RemovalDue() | Signal.KEPT | Signal.CLEANED_UP
+        ):
             return _answered(state, event)
-        case Blocked() | Unblocked() | Stalled() | Progressed():
+        case Blocked() | Unblocked() | Stalled() | Signal.PROGRESSED:
             return _flow(state, event)
-        case Restart():
+        case Signal.RESTART:
             return _restart(state)
         case _:
             return _follow(_asked(state, event))
@@ -410,24 +346,24 @@ def step(state: LinkState, event: Event) -> Step:
 def _asked(state: LinkState, event: Event) -> LinkState:
     """Handles requests from operators and definitions; they are remembered in every phase."""
     match event:
-        case Start():
+        case Signal.START:
             return replace(state, started=True)
         case Completed(earlier):
             return replace(state, completed=earlier or state.phase is Phase.OPEN or state.completed)
         case Pause():
             return replace(state, paused=True, pause=event)
-        case Resume():
+        case Signal.RESUME:
             return replace(state, paused=False, pause=Pause())
         case StandAside(reason, failure):
             return replace(state, standby=reason, unserved=failure)
-        case TakeOver():
+        case Signal.TAKE_OVER:
             return replace(state, standby=None, unserved=None)
         case Unwanted():
             return replace(state, unwanted=state.unwanted or event)
-        case WantedAgain():
+        case Signal.WANTED_AGAIN:
             return replace(state, unwanted=None)
-        case Stop():
-            return replace(state, stop=event)
+        case Signal.STOP:
+            return replace(state, is_stopped=True)
         case _:
             return state
 
@@ -437,16 +373,16 @@ def _follow(state: LinkState) -> Step:
     match state.phase:
         case Phase.IDLE if state.wants_to_run:
             return _open(state)
-        case Phase.IDLE if state.stop is not None:
-            return replace(state, phase=Phase.GONE), (Finished(),)
+        case Phase.IDLE if state.is_stopped:
+            return replace(state, phase=Phase.GONE), (Do.FINISH,)
         case Phase.IDLE if state.unwanted is not None and state.standby is None:
             return replace(state, phase=Phase.AWAITING_REMOVAL), (AwaitRemoval(state.unwanted.since),)
-        case Phase.AWAITING_REMOVAL if state.unwanted is None or state.stop is not None or state.standby is not None:
+        case Phase.AWAITING_REMOVAL if state.unwanted is None or state.is_stopped or state.standby is not None:
             idle, effects = _follow(replace(state, phase=Phase.IDLE))
-            return idle, (CancelRemovalWait(), *effects)
+            return idle, (Do.CANCEL_REMOVAL_WAIT, *effects)
         case Phase.WAITING if not state.wants_to_run:
             idle, effects = _follow(replace(state, phase=Phase.IDLE, broken=None, attempt=0))
-            return idle, (CancelWait(), *effects)
+            return idle, (Do.CANCEL_WAIT, *effects)
         case Phase.OPENING | Phase.OPEN if not state.wants_to_run:
             return _close(replace(state, broken=None, attempt=0), settle=True)
         case _:
@@ -456,23 +392,23 @@ def _follow(state: LinkState) -> Step:
 def _answered(state: LinkState, event: Event) -> Step:
     """Handles the result of an effect; results of effects that were given up meanwhile are ignored."""
     match event, state.phase:
-        case Opened(), Phase.OPENING:
-            return replace(state, phase=Phase.OPEN, broken=None), (HoldReading(),) if state.blocked else ()
+        case Signal.OPENED, Phase.OPENING:
+            return replace(state, phase=Phase.OPEN, broken=None), (Do.HOLD_READING,) if state.blocked else ()
         case Failed(), Phase.OPENING | Phase.OPEN:
             attempt = 1 if event.steady else state.attempt + 1
             return _close(replace(state, broken=event, attempt=attempt), settle=False)
-        case Closed(), Phase.CLOSING if state.broken is not None and state.wants_to_run:
+        case Signal.CLOSED, Phase.CLOSING if state.broken is not None and state.wants_to_run:
             waiting = replace(state, phase=Phase.WAITING)
             return waiting, (Wait(state.attempt, slow=state.broken.failure.is_permanent),)
-        case Closed(), Phase.CLOSING:
+        case Signal.CLOSED, Phase.CLOSING:
             return _follow(replace(state, phase=Phase.IDLE, broken=None))
-        case RetryDue(), Phase.WAITING:
+        case Signal.RETRY_DUE, Phase.WAITING:
             return _open(state)
         case RemovalDue(messages), Phase.AWAITING_REMOVAL:
             return replace(state, phase=Phase.CLEANING), (CleanUp(messages),)
-        case CleanedUp(), Phase.CLEANING if state.unwanted is not None:
-            return replace(state, phase=Phase.GONE), (Finished(),)
-        case Kept() | CleanedUp(), Phase.CLEANING:
+        case Signal.CLEANED_UP, Phase.CLEANING if state.unwanted is not None:
+            return replace(state, phase=Phase.GONE), (Do.FINISH,)
+        case Signal.KEPT | Signal.CLEANED_UP, Phase.CLEANING:
             return _follow(replace(state, phase=Phase.IDLE))
         case _:
             return state, ()
@@ -489,7 +425,7 @@ def _restart(state: LinkState) -> Step:
             return fresh, ()
         case Phase.WAITING:
             opening, effects = _open(fresh)
-            return opening, (CancelWait(), *effects)
+            return opening, (Do.CANCEL_WAIT, *effects)
         case _:
             return state, ()
 
@@ -505,12 +441,12 @@ def _flow(state: LinkState, event: Event) -> Step:
         case Blocked(side):
             others = tuple(block for block in state.blocked if block.side is not side)
             holds = is_open and not state.blocked
-            return replace(state, blocked=(*others, event)), (HoldReading(),) if holds else ()
+            return replace(state, blocked=(*others, event)), (Do.HOLD_READING,) if holds else ()
         case Unblocked(side):
             left = tuple(block for block in state.blocked if block.side is not side)
             releases = is_open and state.blocked and not left
-            return replace(state, blocked=left), (ReleaseReading(),) if releases else ()
-        case Stalled() | Progressed() if not is_open:
+            return replace(state, blocked=left), (Do.RELEASE_READING,) if releases else ()
+        case Stalled() | Signal.PROGRESSED if not is_open:
             return state, ()
         case Stalled():
             return replace(state, stalled=event), ()
@@ -519,7 +455,7 @@ def _flow(state: LinkState, event: Event) -> Step:
 
 
 def _open(state: LinkState) -> Step:
-    return replace(state, phase=Phase.OPENING), (Open(),)
+    return replace(state, phase=Phase.OPENING), (Do.OPEN,)
 
 
 def _close(state: LinkState, *, settle: bool) -> Step:

@@ -21,7 +21,7 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
         case Status.BLOCKED if after.failure is not None:
             return Reason(f"{after.failure.side}_blocked")
         case Status.STOPPING:
-            return Reason.REMOVED if after.stop is None else Reason.STOPPED
+            return Reason.REMOVED if not after.is_stopped else Reason.STOPPED
         case Status.BACKOFF | Status.INVALID if after.broken is not None and after.failure is not None:
             return Reason(f"{after.failure.side}_{word_of(after.failure)}")
         case status:

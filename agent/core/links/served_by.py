@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from agent.core.links.lifecycle import NO_LEASE, StandAside, TakeOver
+from agent.core.links.lifecycle import NO_LEASE, Event, Signal, StandAside
 from agent.core.replicas.sharing import Elsewhere
 from agent.errors import Failure
 
@@ -35,11 +35,11 @@ class ServedBy:
         self._reasons[other] = reason
         return self._standing_aside
 
-    def ends(self, other: Other) -> StandAside | TakeOver | None:
+    def ends(self, other: Other) -> Event | None:
         """Note that `other` doesn't serve the link any more; None if it didn't."""
         if self._reasons.pop(other, None) is None:
             return None
-        return self._standing_aside if self._reasons else TakeOver()
+        return self._standing_aside if self._reasons else Signal.TAKE_OVER
 
     def runs_elsewhere(self, verdict: Elsewhere) -> StandAside | None:
         """Note that another agent of the group runs the link, or is to run it; None if that was known. A consumer is
@@ -51,7 +51,7 @@ class ServedBy:
         self._reasons.pop(Other.CONSUMER, None)
         return self.begins(Other.REPLICA, verdict.reason)
 
-    def runs_here(self) -> StandAside | TakeOver | None:
+    def runs_here(self) -> Event | None:
         """Note that no other agent of the group runs the link; None if that was known."""
         self.owner = self._unserved = None
         return self.ends(Other.REPLICA)

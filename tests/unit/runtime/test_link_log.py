@@ -8,7 +8,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, RetryDue
+from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Signal
 from agent.errors import Side
 from agent.runtime.link_log import MOST_ALIKE, MOST_NAMED, REMIND_EVERY, CauseLog, LinkLog
 from agent.status.board import Board
@@ -27,11 +27,16 @@ def test_the_same_failure_is_told_once_and_then_now_and_then() -> None:
             log.changed(LINK, before, state)
 
     with capture_logs() as told:
-        send(lifecycle.Start())
+        send(Signal.START)
         for _ in range(int(REMIND_EVERY) * 2):
             now += 1
-            send(Failed("upstream origin: away"), lifecycle.Closed(), RetryDue())
-        send(Failed("upstream origin: login refused"), lifecycle.Closed(), RetryDue(), lifecycle.Opened())
+            send(Failed("upstream origin: away"), Signal.CLOSED, Signal.RETRY_DUE)
+        send(
+            Failed("upstream origin: login refused"),
+            Signal.CLOSED,
+            Signal.RETRY_DUE,
+            Signal.OPENED,
+        )
     assert [(each["event"], each["status"], each["error"]) for each in told] == [
         ("link changed", "backoff", "upstream origin: away"),
         ("link still down", "backoff", "upstream origin: away"),
@@ -52,7 +57,7 @@ def test_of_many_links_that_one_trouble_stops_the_first_few_are_told() -> None:
     now = 0.0
     log = LinkLog(lambda: now)
     links = [replace(LINK, id=f"{number:08x}") for number in range(100)]
-    running = after(LinkState(), lifecycle.Start(), lifecycle.Opened())
+    running = after(LinkState(), Signal.START, Signal.OPENED)
     alarmed = after(running, Blocked(Side.DOWNSTREAM, "low on memory"))
     with capture_logs() as told:
         for link in links:
@@ -67,7 +72,7 @@ def test_of_many_links_that_one_trouble_stops_the_first_few_are_told() -> None:
     with capture_logs() as told:
         now += 60
         log.changed(links[-1], running, alarmed)
-        log.changed(links[-1], alarmed, after(alarmed, Failed("upstream origin: away"), lifecycle.Closed()))
+        log.changed(links[-1], alarmed, after(alarmed, Failed("upstream origin: away"), Signal.CLOSED))
     assert [each["status"] for each in told] == ["blocked", "backoff"]
 
 

@@ -176,7 +176,7 @@ def test_a_link_that_is_wanted_again_asks_no_more_for_its_removal() -> None:
         runner.unwant()
         await asyncio.sleep(590)
         assert runner.state.status is Status.REMOVING  # the time counts anew
-        runner.send(lifecycle.Stop())
+        runner.send(lifecycle.Signal.STOP)
         assert await ended_after(runner) == 0
 
     in_virtual_time(live())

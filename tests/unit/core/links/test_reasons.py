@@ -4,14 +4,14 @@ import pytest
 
 from agent.core.export_event import Reason
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState
+from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Signal
 from agent.core.links.reasons import WORDS, reason_of
 from agent.errors import Failure, FailureKind, Side
 
 REFUSED = Failure(FailureKind.INVALID, Side.UPSTREAM, is_permanent=True)
-OPENED = (lifecycle.Start(), lifecycle.Opened())
+OPENED = (Signal.START, Signal.OPENED)
 UNWANTED = lifecycle.Unwanted(1.0)
-REMOVED = (UNWANTED, lifecycle.Closed(), lifecycle.RemovalDue(messages=False))
+REMOVED = (UNWANTED, Signal.CLOSED, lifecycle.RemovalDue(messages=False))
 
 
 def after(*events: Event) -> LinkState:
@@ -24,33 +24,41 @@ def after(*events: Event) -> LinkState:
 @pytest.mark.parametrize(
     ("before", "event", "reason"),
     [
-        ((lifecycle.Start(),), lifecycle.Opened(), Reason.OPENED),
-        (OPENED, lifecycle.Restart(), Reason.RESTARTED),
+        ((Signal.START,), Signal.OPENED, Reason.OPENED),
+        (OPENED, Signal.RESTART, Reason.RESTARTED),
         (OPENED, Blocked(Side.DOWNSTREAM, "memory"), Reason.DOWNSTREAM_BLOCKED),
         (OPENED, Blocked(Side.UPSTREAM, "memory"), Reason.UPSTREAM_BLOCKED),
         ((*OPENED, Blocked(Side.UPSTREAM)), lifecycle.Unblocked(Side.UPSTREAM), Reason.UNBLOCKED),
         (OPENED, lifecycle.Stalled("waits"), Reason.NO_CONFIRMS),
-        ((*OPENED, lifecycle.Stalled("waits")), lifecycle.Progressed(), Reason.PROGRESSED),
+        ((*OPENED, lifecycle.Stalled("waits")), Signal.PROGRESSED, Reason.PROGRESSED),
         (OPENED, Failed("cut", Failure(FailureKind.LOST, Side.DOWNSTREAM)), Reason.DOWNSTREAM_LOST),
         (OPENED, Failed("who knows"), Reason.UPSTREAM_OTHER),
         (
-            (lifecycle.Start(),),
+            (Signal.START,),
             Failed("no", REFUSED),
             Reason.UPSTREAM_REFUSED,
         ),
-        ((*OPENED, Failed("cut"), lifecycle.Closed(), lifecycle.RetryDue()), lifecycle.Opened(), Reason.OPENED),
-        ((*OPENED, Failed("cut"), lifecycle.Closed()), lifecycle.Restart(), Reason.RESTARTED),
+        (
+            (*OPENED, Failed("cut"), Signal.CLOSED, Signal.RETRY_DUE),
+            Signal.OPENED,
+            Reason.OPENED,
+        ),
+        ((*OPENED, Failed("cut"), Signal.CLOSED), Signal.RESTART, Reason.RESTARTED),
         (OPENED, lifecycle.Pause(), Reason.PAUSED),
-        ((*OPENED, lifecycle.Pause()), lifecycle.Resume(), Reason.RESUMED),
+        ((*OPENED, lifecycle.Pause()), Signal.RESUME, Reason.RESUMED),
         (OPENED, lifecycle.StandAside("another agent"), Reason.SERVED_ELSEWHERE),
-        ((lifecycle.Start(), lifecycle.StandAside("another agent")), lifecycle.TakeOver(), Reason.TAKEN_OVER),
+        (
+            (Signal.START, lifecycle.StandAside("another agent")),
+            Signal.TAKE_OVER,
+            Reason.TAKEN_OVER,
+        ),
         (OPENED, UNWANTED, Reason.UNWANTED),
-        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.WantedAgain(), Reason.WANTED),
-        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.RemovalDue(messages=False), Reason.REMOVED),
-        ((*OPENED, *REMOVED), lifecycle.Kept(), Reason.UNWANTED),
-        ((*OPENED, *REMOVED), lifecycle.WantedAgain(), Reason.WANTED),
-        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.Stop(), Reason.STOPPED),
-        (OPENED, lifecycle.Stop(), Reason.STOPPED),
+        ((*OPENED, UNWANTED, Signal.CLOSED), Signal.WANTED_AGAIN, Reason.WANTED),
+        ((*OPENED, UNWANTED, Signal.CLOSED), lifecycle.RemovalDue(messages=False), Reason.REMOVED),
+        ((*OPENED, *REMOVED), Signal.KEPT, Reason.UNWANTED),
+        ((*OPENED, *REMOVED), Signal.WANTED_AGAIN, Reason.WANTED),
+        ((*OPENED, UNWANTED, Signal.CLOSED), Signal.STOP, Reason.STOPPED),
+        (OPENED, Signal.STOP, Reason.STOPPED),
     ],
 )
 def test_why_a_link_changed_its_status(before: tuple[Event, ...], event: Event, reason: Reason) -> None:
@@ -88,6 +96,6 @@ def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, kind: FailureK
 
 
 def test_a_link_without_a_lease_waits_for_the_downstream() -> None:
-    state = after(lifecycle.Start(), lifecycle.StandAside("waits for its lease", lifecycle.NO_LEASE))
+    state = after(Signal.START, lifecycle.StandAside("waits for its lease", lifecycle.NO_LEASE))
     assert (state.status, state.error) == (lifecycle.Status.BACKOFF, "waits for its lease")
     assert reason_of(LinkState(), state) is Reason.DOWNSTREAM_LOST

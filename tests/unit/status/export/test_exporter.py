@@ -83,11 +83,11 @@ async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path)
     [link] = exported.put()
     state = LinkState()
     for event in (
-        lifecycle.Start(),
-        lifecycle.Opened(),
+        lifecycle.Signal.START,
+        lifecycle.Signal.OPENED,
         Failed("connection lost", Failure(FailureKind.LOST, Side.DOWNSTREAM)),
-        lifecycle.Closed(),
-        lifecycle.RetryDue(),
+        lifecycle.Signal.CLOSED,
+        lifecycle.Signal.RETRY_DUE,
         Failed("connection refused", Failure(FailureKind.UNREACHABLE, Side.UPSTREAM)),
         lifecycle.Pause(),
     ):
