@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -96,17 +96,6 @@ class _LinkSource:
     upstream: model.Upstream
     settings: model.LinkSettings
     unjudged: bool = False
-
-
-def link_settings(upstream: model.LinkOverrides, member: model.LinkOverrides) -> model.LinkSettings:
-    """The settings of a link: a key of the set's member wins over the upstream's, and both over the default."""
-    written = {
-        key.name: value
-        for overrides in (upstream, member)
-        for key in fields(model.LinkOverrides)
-        if (value := getattr(overrides, key.name)) is not key.default
-    }
-    return model.LinkSettings(**written)
 
 
 class _VhostResolver:
@@ -309,7 +298,7 @@ class _VhostResolver:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _LinkSource(upstream, link_settings(upstream.settings, member.settings), unjudged)
+                _LinkSource(upstream, member.over(upstream.settings), unjudged)
                 for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen.place, _describe(chosen))) is not None
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import process_time
 from typing import Any
 
-from agent.core.model import Choice, Definitions, LinkOverrides, VhostDefinitions
+from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
@@ -143,11 +143,10 @@ class _Sets:
 
     def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
         self._upstreams: dict[str, Mapping[str, Any]] = {
-            name: _as_written(upstream.settings) for name, upstream in others.upstreams.items()
+            name: _as_written(upstream) for name, upstream in others.upstreams.items()
         }
         self._sets: dict[str, Iterable[Mapping[str, Any]]] = {
-            name: [{"upstream": member.upstream, **_as_written(member.settings)} for member in found.members]
-            for name, found in others.upstream_sets.items()
+            name: [_as_written(member) for member in found.members] for name, found in others.upstream_sets.items()
         }
         for vhost in raw:
             self._upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
@@ -174,10 +173,12 @@ class _Sets:
             seen.add(one)  # of several with the same upstream name only the first counts
 
 
-def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:
+def _as_written(entry: Upstream | SetMember) -> Mapping[str, Any]:
     """The keys of an upstream or a member that these checks read."""
-    keys = {_KEY: settings.forward_unrouted, "exchange": settings.exchange}
-    return {key: value for key, value in keys.items() if value is not None}
+    keys = {_KEY: entry.settings.forward_unrouted, "exchange": entry.settings.exchange}
+    if isinstance(entry, Upstream):
+        return keys
+    return {"upstream": entry.upstream, **{key: keys[key] for key in keys if key.replace("-", "_") in entry.written}}
 
 
 def _members(raw: object) -> list[Mapping[str, Any]]:
