@@ -8,8 +8,7 @@ from typing import Final
 
 import structlog
 
-from agent.amqp.broker_events import BINDING_EVENTS
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BINDING_EVENTS, BrokerEvent
 from agent.definitions.sources.downstream_state import binding_of_event
 from agent.downstream.known_bindings import BindingChange, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import TypeAlias
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from agent.tasks import run_until_first
