@@ -11,7 +11,8 @@ from pydantic_core import CoreSchema
 
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
-from agent.definitions.document.findings import Spot, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import Spot
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
@@ -44,7 +45,7 @@ class PolicyDefinitionModel(StrictModel):
         return (
             isinstance(raw, dict)
             and bool(raw)
-            and not any(str(name).startswith("federation") or suggest(str(name), FEDERATION_KEYS) for name in raw)
+            and not any(str(name).startswith("federation") or did_you_mean(str(name), FEDERATION_KEYS) for name in raw)
         )
 
     @classmethod

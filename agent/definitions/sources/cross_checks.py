@@ -12,8 +12,8 @@ from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefi
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
-from agent.core.text.suggest import in_another_vhost
-from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.core.text.suggest import did_you_mean, in_another_vhost
+from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost
 
@@ -38,7 +38,7 @@ class _Hints:
 
     def of(self, name: str, known: set[str]) -> str:
         self._left -= len(known)
-        return suggest(name, sorted(known)) if self._left > 0 else ""
+        return did_you_mean(name, sorted(known)) if self._left > 0 else ""
 
     def elsewhere(self, what: str, name: str, defined: Mapping[str, set[str]]) -> str:
         self._left -= len(defined)

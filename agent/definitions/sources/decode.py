@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from agent.core import model
 from agent.core.rules.resolve import ALL
-from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
@@ -44,7 +45,7 @@ def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
             continue
         for key in inner:
             if key not in SECTIONS:
-                hint = suggest(key, SECTIONS)
+                hint = did_you_mean(key, SECTIONS)
                 place.error(f"unknown key {quoted(key)} in a vhost{hint}", key, key=True)
         if name == DEFAULT_VHOST:
             _refuse_twice(raw, inner, place)
@@ -142,27 +143,24 @@ MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
 
 
 def decode_policy(name: str, raw: object, spot: Spot) -> model.Policy | None:
-    spot.findings.regex_bytes += sum(len(regex) for regex in _regexes(raw))
-    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+    policy = raw if isinstance(raw, dict) else {}
+    inner = policy.get("definition")
+    definition = inner if isinstance(inner, dict) else {}
+    if has_too_many_patterns(spot, policy.get("pattern"), definition.get(model.Choice.PATTERN)):
         spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
         return None
-    if spot.native and isinstance(raw, dict):
-        definition = raw.get("definition")
-        inner = definition if isinstance(definition, dict) else {}
-        if not has_readable_patterns(raw, spot) or not has_readable_patterns(inner, spot.at("definition")):
-            return None
+    if spot.native and not (
+        has_readable_patterns(policy, spot) and has_readable_patterns(definition, spot.at("definition"))
+    ):
+        return None
     checked = check(PolicyModel, raw, spot)
     return None if checked is None else checked.to_core(name, spot.place)
 
 
-def _regexes(raw: object) -> list[str]:
-    policy = raw if isinstance(raw, dict) else {}
-    definition = policy.get("definition")
-    found = (
-        policy.get("pattern"),
-        definition.get("federation-upstream-pattern") if isinstance(definition, dict) else "",
-    )
-    return [regex for regex in found if isinstance(regex, str)]
+def has_too_many_patterns(spot: Spot, *more: object) -> bool:
+    """True if the regular expressions of a document, with these, take too long to compile."""
+    spot.findings.regex_bytes += sum(len(regex) for regex in more if isinstance(regex, str))
+    return spot.findings.regex_bytes > MOST_REGEX_BYTES
 
 
 def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:

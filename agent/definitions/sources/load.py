@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
+from agent.core.text.suggest import did_you_mean
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
     DocumentFindings,
@@ -20,7 +21,6 @@ from agent.definitions.document.findings import (
     in_order,
     quoted,
     raise_errors,
-    suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
@@ -183,7 +183,7 @@ class _Loading:
             raise file_error(self._path, _AN_EXPORT)
         for key in self._raw:
             if key not in ROOT_KEYS and not key.startswith(FREE):
-                hint = suggest(key, ROOT_KEYS)
+                hint = did_you_mean(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
     def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:
