@@ -3,8 +3,9 @@ settings of their upstreams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from time import process_time
 from typing import Any
 
@@ -85,8 +86,7 @@ def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for vhost in vhosts:
-        entries = vhost.raw.get(section)
-        found.setdefault(vhost.name, set()).update(entries if isinstance(entries, dict) else ())
+        found.setdefault(vhost.name, set()).update(_mapping(vhost.raw.get(section)))
     return found
 
 
@@ -117,18 +117,20 @@ def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
-    sets = {name: _Sets(raw, others.definitions.of(name)) for name, raw in written.items()}
+    sets = {name: _forwarding_sets(raw, others.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
         for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-            _check_exchange(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])
+            _check_exchange(name, _mapping(exchange), vhost.spot.at("exchanges", name), forwarding=sets[vhost.name])
 
 
-def _check_exchange(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -> None:
+def _check_exchange(
+    name: str, exchange: Mapping[str, Any], spot: Spot, *, forwarding: Callable[[str], str | None]
+) -> None:
     type_ = exchange.get("type")
     if not isinstance(type_, str) or not (type_ == "direct" or type_.startswith("x-")):
         return
     for path, named in sets_of(exchange)[:1]:
-        upstream = sets.forwarding(named) if isinstance(named, str) else None
+        upstream = forwarding(named) if isinstance(named, str) else None
         if upstream is not None:
             spot.error(
                 f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
@@ -138,39 +140,34 @@ def _check_exchange(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets:
             )
 
 
-class _Sets:
-    """The sets of one vhost, as written here and as other sources define them; each is searched once."""
-
-    def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
-        self._upstreams: dict[str, Mapping[str, Any]] = {
-            name: _as_written(upstream) for name, upstream in others.upstreams.items()
+def _forwarding_sets(raw: list[Mapping[str, Any]], others: VhostDefinitions) -> Callable[[str], str | None]:
+    """The first upstream that has the key, of each set of one vhost, as written here and as other sources define it;
+    each set is searched once."""
+    upstreams = {name: _as_written(upstream) for name, upstream in others.upstreams.items()}
+    sets = {name: [_as_written(member) for member in found.members] for name, found in others.upstream_sets.items()}
+    for vhost in raw:
+        upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
+        sets |= {
+            name: [_mapping(member) for member in found] if isinstance(found, list) else []
+            for name, found in _mapping(vhost.get("upstream-sets")).items()
         }
-        self._sets: dict[str, Iterable[Mapping[str, Any]]] = {
-            name: [_as_written(member) for member in found.members] for name, found in others.upstream_sets.items()
-        }
-        for vhost in raw:
-            self._upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
-            self._sets |= {name: _members(found) for name, found in _mapping(vhost.get("upstream-sets")).items()}
-        self._sets[ALL] = [{"upstream": name} for name in self._upstreams]
-        self._found: dict[str, str | None] = {}
+    sets[ALL] = [{"upstream": name} for name in upstreams]
 
-    def forwarding(self, name: str) -> str | None:
-        """The first upstream of a set that has the key."""
-        if name not in self._found:
-            self._found[name] = next(self._forwarding(name), None)
-        return self._found[name]
-
-    def _forwarding(self, name: str) -> Iterator[str]:
+    @cache
+    def forwarding(name: str) -> str | None:
         seen: set[tuple[str, object]] = set()
-        for member in self._sets.get(name, ()):
+        for member in sets.get(name, ()):
             upstream = member.get("upstream")
-            if not isinstance(upstream, str) or upstream not in self._upstreams:
+            if not isinstance(upstream, str) or upstream not in upstreams:
                 continue
-            merged = {**self._upstreams[upstream], **member}
+            merged = {**upstreams[upstream], **member}
             one = (upstream, str(merged.get("exchange")))
             if one not in seen and merged.get(_KEY) is True:
-                yield upstream
+                return upstream
             seen.add(one)  # of several with the same upstream name only the first counts
+        return None
+
+    return forwarding
 
 
 def _as_written(entry: Upstream | SetMember) -> Mapping[str, Any]:
@@ -179,10 +176,6 @@ def _as_written(entry: Upstream | SetMember) -> Mapping[str, Any]:
     if isinstance(entry, Upstream):
         return keys
     return {"upstream": entry.upstream, **{key: keys[key] for key in keys if key.replace("-", "_") in entry.written}}
-
-
-def _members(raw: object) -> list[Mapping[str, Any]]:
-    return [_mapping(member) for member in raw] if isinstance(raw, list) else []
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

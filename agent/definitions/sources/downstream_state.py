@@ -115,18 +115,15 @@ def _usable_arguments(answer: Mapping[str, Any]) -> tuple[Table, str | None]:
 def _bound_from(value: Field) -> Field:
     if value.tag != "A":
         return value
-    return fields.array(*(_bound_from_entry(entry) for entry in value.value))
+    return fields.array(*(_with_short_hops(entry) for entry in value.value))
 
 
-def _bound_from_entry(entry: Field) -> Field:
-    if entry.tag != "F":
+def _with_short_hops(entry: Field) -> Field:
+    hops = fields.get(entry.value, "hops") if entry.tag == "F" else None
+    if hops is None or hops.tag != "l" or not -(2**15) <= hops.value < 2**15:
         return entry
-    return fields.table(tuple((key, _short(item) if key == "hops" else item) for key, item in entry.value))
-
-
-def _short(value: Field) -> Field:
-    is_short = value.tag == "l" and -(2**15) <= value.value < 2**15
-    return fields.short(value.value) if is_short else value
+    short = fields.short(hops.value)
+    return fields.table(tuple((key, short if key == "hops" else item) for key, item in entry.value))
 
 
 def named(answers: JsonObjects) -> Iterable[tuple[str, Mapping[str, Any]]]:
