@@ -55,14 +55,11 @@ def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
 
 def _refuse_twice(raw: Mapping[str, Any], inner: Mapping[str, Any], place: Spot) -> None:
     for section in SECTIONS:
-        above = raw.get(section)
-        both = (
-            set(above) & set(inner[section]) if isinstance(above, dict) and isinstance(inner.get(section), dict) else ()
-        )
-        for name in sorted(both):
-            place.error(
-                f"{quoted(name)} is already in '{section}' above, which is vhost '/' too", section, name, key=True
-            )
+        above, below = raw.get(section), inner.get(section)
+        if isinstance(above, dict) and isinstance(below, dict):
+            for name in sorted(above.keys() & below.keys()):
+                message = f"{quoted(name)} is already in '{section}' above, which is vhost '/' too"
+                place.error(message, section, name, key=True)
 
 
 def decode_vhosts(vhosts: list[RawVhost]) -> model.Definitions:
