@@ -42,10 +42,6 @@ def _type(term: Term) -> Value:
     return proplists.literal(found)
 
 
-def _internal_flag(term: Term) -> Value:
-    return None if proplists.flag(term) else False
-
-
 def _declarable(term: Term) -> str:
     found = proplists.key_name(term)
     if found.startswith("amq."):
@@ -104,10 +100,6 @@ def _real(term: Term) -> Value:
     return float(term.value)
 
 
-def _void(_: Term) -> Value:
-    return None
-
-
 _int64: Converter = proplists.whole(INT64.start, INT64.stop - 1)
 _INTEGERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", "byte", "unsignedbyte", "timestamp")
 _AMQP_TYPES: dict[str, Converter] = {
@@ -119,13 +111,13 @@ _AMQP_TYPES: dict[str, Converter] = {
     "double": _real,
     "table": _arguments,
     "array": _array,
-    "void": _void,
+    "void": lambda _: None,
 }
 _EXCHANGE = {
     "type": Rule("type", _type),
     "durable": Rule("durable", proplists.flag),
     "auto_delete": Rule("auto-delete", proplists.flag),
-    "internal": Rule("internal", _internal_flag),
+    "internal": Rule("internal", lambda term: None if proplists.flag(term) else False),
     "upstream_set": Rule("upstream-set", proplists.written_name),
     "arguments": Rule("arguments", _arguments, "2.x declared the exchange without them"),
 }
