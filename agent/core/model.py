@@ -154,13 +154,8 @@ class Binding:
 class DeclaredExchange:
     """An exchange that the agent declares at start, federated with a set and without a policy."""
 
-    name: str
-    type: str
+    exchange: Exchange
     place: Place
-    durable: bool = True
-    auto_delete: bool = False
-    internal: bool = False
-    arguments: Table = EMPTY
     upstream_set: str | None = None
 
 

@@ -9,7 +9,7 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import DeclaredExchange
+from agent.core.model import Exchange
 from agent.downstream.reading import WHERE, Reading
 from agent.errors import BrokerError
 
@@ -22,17 +22,18 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
     for vhost, found in reading.definitions.vhosts.items():
         standing = reading.states[vhost].exchanges if vhost in reading.states else {}
         inside = [uri.in_vhost(vhost) for uri in uris]
-        for exchange in (exchange for name, exchange in found.exchanges.items() if name not in standing):
+        for name, declared in found.exchanges.items():
+            if name in standing:
+                continue
             try:
                 async with await connect_any(inside, where=WHERE, name=NAME) as connection:
-                    await _declare(connection, exchange)
+                    await _declare(connection, declared.exchange)
             except BrokerError as error:
-                why = one_line(str(error))
-                notes.append(f"{exchange.place}: exchange {exchange.name!r} can't be declared: {why}")
+                notes.append(f"{declared.place}: exchange {name!r} can't be declared: {one_line(str(error))}")
     return tuple(notes)
 
 
-async def _declare(connection: Connection, exchange: DeclaredExchange) -> None:
+async def _declare(connection: Connection, exchange: Exchange) -> None:
     channel = await connection.channel()
     await channel.ask(
         methods.EXCHANGE_DECLARE,

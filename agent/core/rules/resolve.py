@@ -200,17 +200,7 @@ class _VhostResolver:
     @cached_property
     def exchanges(self) -> dict[str, model.Exchange]:
         """The existing exchanges and those that the agent will declare; an existing one keeps its own attributes."""
-        declared = {
-            exchange.name: model.Exchange(
-                name=exchange.name,
-                type=exchange.type,
-                durable=exchange.durable,
-                auto_delete=exchange.auto_delete,
-                internal=exchange.internal,
-                arguments=exchange.arguments,
-            )
-            for exchange in self._definitions.exchanges.values()
-        }
+        declared = {name: each.exchange for name, each in self._definitions.exchanges.items()}
         return declared | dict(self._state.exchanges)
 
     def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetJson
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
+from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Exchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import Spot
@@ -164,7 +164,9 @@ class ExchangeModel(StrictModel):
                 )
 
     def to_core(self, name: str, place: Place) -> DeclaredExchange:
-        return DeclaredExchange(name=name, place=place, **self.written())
+        written = self.written()
+        upstream_set = written.pop("upstream_set", None)
+        return DeclaredExchange(Exchange(name, **written), place, upstream_set)
 
 
 class BindingModel(StrictModel):

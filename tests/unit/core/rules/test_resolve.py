@@ -262,8 +262,8 @@ def test_an_exchange_names_its_set_itself_as_in_the_2x_days() -> None:
 
 
 def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> None:
-    declared = DeclaredExchange("x", "topic", HERE, upstream_set="all")
-    plain = DeclaredExchange("y", "topic", HERE)
+    declared = DeclaredExchange(Exchange("x", "topic"), HERE, upstream_set="all")
+    plain = DeclaredExchange(Exchange("y", "topic"), HERE)
     definitions = VhostDefinitions(upstreams={"a": upstream("a")}, exchanges={"x": declared, "y": plain})
     assert [link.name for link in solve(definitions).links] == ["x"]
     (link,) = exchange_links(solve(definitions, exchanges(Exchange("x", "direct"))))

@@ -75,7 +75,7 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     policy = vhost.policies["exchange-federation"]
     assert (policy.apply_to, policy.priority) == (ApplyTo.EXCHANGES, 10)
     assert policy.federation == Federation(Choice.SET, "all")
-    assert vhost.exchanges["my-exchange"].arguments == (("alternate-exchange", Field("S", "my-ae")),)
+    assert vhost.exchanges["my-exchange"].exchange.arguments == (("alternate-exchange", Field("S", "my-ae")),)
     assert vhost.bindings["my-exchange"] == (
         Binding("orders.#"),
         Binding("", (("type", Field("S", "read")), ("x-match", Field("S", "all")))),
