@@ -221,17 +221,11 @@ class _VhostResolver:
 
     def _exchange_links(self, exchange: model.Exchange, chosen: ChosenDefinition) -> Iterator[model.Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
-        for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
-            if source.unjudged and not self._existed(model.LinkKind.EXCHANGE, exchange.name, source):
-                continue
+        for source, keys in self._distinct(model.LinkKind.EXCHANGE, exchange.name, chosen):
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            found = self._link_keys(model.LinkKind.EXCHANGE, exchange.name, source, remote_name=remote_name)
-            yield model.ExchangeLink(**found, policy=chosen.source, exchange=bare, problem=refusal)
-
-    def _existed(self, kind: model.LinkKind, name: str, source: _LinkSource) -> bool:
-        return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
+            yield model.ExchangeLink(**keys, exchange=bare, problem=refusal)
 
     def _unusable(self, exchange: model.Exchange) -> str | None:
         if exchange.unusable is None:
@@ -242,24 +236,8 @@ class _VhostResolver:
         )
 
     def _queue_links(self, queue: model.Queue, chosen: ChosenDefinition) -> Iterator[model.Link]:
-        for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
-            if source.unjudged and not self._existed(model.LinkKind.QUEUE, queue.name, source):
-                continue
-            found = self._link_keys(model.LinkKind.QUEUE, queue.name, source, remote_name=remote_name)
-            yield model.QueueLink(**found, policy=chosen.source, queue=queue)
-
-    def _link_keys(self, kind: model.LinkKind, name: str, source: _LinkSource, *, remote_name: str) -> dict[str, Any]:
-        upstream = source.upstream
-        return {
-            "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
-            "vhost": self._vhost,
-            "name": name,
-            "upstream": upstream.name,
-            "uris": upstream.uris,
-            "remote_name": remote_name,
-            "settings": source.settings,
-            "management": upstream.management,
-        }
+        for _, keys in self._distinct(model.LinkKind.QUEUE, queue.name, chosen):
+            yield model.QueueLink(**keys, queue=queue)
 
     def _shovel_links(self) -> Iterator[model.Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):
@@ -272,17 +250,34 @@ class _VhostResolver:
             )
 
     def _distinct(
-        self, chosen: ChosenDefinition, remote_name: Callable[[model.LinkSettings], str]
-    ) -> Iterator[tuple[_LinkSource, str]]:
-        """One source for each upstream and name of the object there, however often a set lists it."""
+        self, kind: model.LinkKind, name: str, chosen: ChosenDefinition
+    ) -> Iterator[tuple[_LinkSource, dict[str, Any]]]:
+        """One source for each upstream and name of the object there, however often a set lists it; with the values that
+        links of both kinds have."""
         found: set[tuple[str, str]] = set()
         for source in self._resolve_sources(chosen):
-            key = (source.upstream.name, remote_name(source.settings))
-            if key in found:
-                self._warn(chosen.place, f"{_describe(chosen)} names upstream {key[0]!r} twice; the first one counts")
+            upstream, settings = source.upstream, source.settings
+            remote_name = (settings.exchange if kind is model.LinkKind.EXCHANGE else settings.queue) or name
+            if (upstream.name, remote_name) in found:
+                message = f"{_describe(chosen)} names upstream {upstream.name!r} twice; the first one counts"
+                self._warn(chosen.place, message)
                 continue
-            found.add(key)
-            yield source, key[1]
+            found.add((upstream.name, remote_name))
+            before = self._previous.get((kind, name), ())
+            if source.unjudged and all(link.upstream != upstream.name for link in before):
+                continue
+            keys = {
+                "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
+                "vhost": self._vhost,
+                "name": name,
+                "upstream": upstream.name,
+                "uris": upstream.uris,
+                "remote_name": remote_name,
+                "settings": settings,
+                "management": upstream.management,
+                "policy": chosen.source,
+            }
+            yield source, keys
 
     def _resolve_sources(self, chosen: ChosenDefinition) -> tuple[_LinkSource, ...]:
         sources = self._sources.get(chosen)
