@@ -14,9 +14,6 @@ from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 
 JsonObjects = Iterable[Mapping[str, Any]]
-NO_POLICIES: Mapping[str, Policy] = {}
-
-
 MOST_NAMED: Final = 5
 
 
@@ -42,13 +39,10 @@ class Unusable:
         return (problem_at(Place(source), message),)
 
 
-def vhost_state(
-    exchanges: JsonObjects, queues: JsonObjects, policies: Mapping[str, Policy] = NO_POLICIES
-) -> VhostState:
-    """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
+def vhost_state(exchanges: JsonObjects, queues: JsonObjects) -> VhostState:
     return VhostState(
-        exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
-        queues={name: read_queue(name, answer, policies) for name, answer in named(queues)},
+        exchanges={name: read_exchange(name, answer, {}) for name, answer in named(exchanges)},
+        queues={name: read_queue(name, answer, {}) for name, answer in named(queues)},
     )
 
 
@@ -135,6 +129,7 @@ def named(answers: JsonObjects) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def read_exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+    """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
     table, reason = _usable_arguments(answer)
     return Exchange(
         name=name,
