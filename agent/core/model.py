@@ -321,7 +321,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that exists on the downstream; `federation` is the broker's effective definition."""
+    """A queue that exists on the downstream; `policy` is the broker's own verdict, as of an exchange."""
 
     name: str
     type: QueueType | None = QueueType.CLASSIC

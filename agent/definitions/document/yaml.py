@@ -62,7 +62,7 @@ class Tree:
         node = self.root
         if node is None:
             return 1, 1
-        found = at_key = (node.line, node.column)
+        at_key = (node.line, node.column)
         for part in path:
             if isinstance(node.content, dict) and isinstance(part, str) and part in node.content:
                 entry = node.content[part]
@@ -72,8 +72,7 @@ class Tree:
                 at_key = (node.line, node.column)
             else:
                 break
-            found = (node.line, node.column)
-        return at_key if key else found
+        return at_key if key else (node.line, node.column)
 
 
 def compose_file(path: str, *, is_followed: bool = False) -> Tree:

@@ -16,7 +16,7 @@ from agent.core.rules.resolve import ALL
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.downstream_objects import sets_of
-from agent.definitions.sources.decode import RawVhost
+from agent.definitions.sources.decode import RawVhost, mapping
 
 _KEY = "forward-unrouted"
 
@@ -73,8 +73,8 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
 def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
     """Warns of patterns that match no upstream. Where all sources are known, resolving them shows that."""
     budget = TimeBudget(process_time).of_vhost()
-    for name, policy in _mapping(vhost.raw.get("policies")).items():
-        pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
+    for name, policy in mapping(vhost.raw.get("policies")).items():
+        pattern = mapping(mapping(policy).get("definition")).get(Choice.PATTERN)
         spot = vhost.spot.at("policies", name, "definition", Choice.PATTERN)
         if not isinstance(pattern, str) or spot.is_unresolved() or spot.findings.full:
             continue
@@ -86,28 +86,28 @@ def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for vhost in vhosts:
-        found.setdefault(vhost.name, set()).update(_mapping(vhost.raw.get(section)))
+        found.setdefault(vhost.name, set()).update(mapping(vhost.raw.get(section)))
     return found
 
 
 def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
     """The kind, name and location of each reference."""
-    for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
+    for name, members in mapping(vhost.raw.get("upstream-sets")).items():
         for number, member in enumerate(members if isinstance(members, list) else ()):
             yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
-    for name, policy in _mapping(vhost.raw.get("policies")).items():
-        definition = _mapping(policy).get("definition")
+    for name, policy in mapping(vhost.raw.get("policies")).items():
+        definition = mapping(policy).get("definition")
         spot = vhost.spot.at("policies", name, "definition")
         yield from _named("upstream", definition, "federation-upstream", spot)
         yield from _named("upstream set", definition, "federation-upstream-set", spot)
-    for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-        for path, value in sets_of(_mapping(exchange)):
+    for name, exchange in mapping(vhost.raw.get("exchanges")).items():
+        for path, value in sets_of(mapping(exchange)):
             if isinstance(value, str) and value:
                 yield "upstream set", value, vhost.spot.at("exchanges", name, *path)
 
 
 def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, str, Spot]]:
-    value = _mapping(raw).get(key)
+    value = mapping(raw).get(key)
     if isinstance(value, str) and value:
         yield what, value, spot.at(key)
 
@@ -119,8 +119,8 @@ def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
         written.setdefault(vhost.name, []).append(vhost.raw)
     sets = {name: _forwarding_sets(raw, others.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
-        for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-            _check_exchange(name, _mapping(exchange), vhost.spot.at("exchanges", name), forwarding=sets[vhost.name])
+        for name, exchange in mapping(vhost.raw.get("exchanges")).items():
+            _check_exchange(name, mapping(exchange), vhost.spot.at("exchanges", name), forwarding=sets[vhost.name])
 
 
 def _check_exchange(
@@ -146,10 +146,10 @@ def _forwarding_sets(raw: list[Mapping[str, Any]], others: VhostDefinitions) -> 
     upstreams = {name: _as_written(upstream) for name, upstream in others.upstreams.items()}
     sets = {name: [_as_written(member) for member in found.members] for name, found in others.upstream_sets.items()}
     for vhost in raw:
-        upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
+        upstreams |= {name: mapping(upstream) for name, upstream in mapping(vhost.get("upstreams")).items()}
         sets |= {
-            name: [_mapping(member) for member in found] if isinstance(found, list) else []
-            for name, found in _mapping(vhost.get("upstream-sets")).items()
+            name: [mapping(member) for member in found] if isinstance(found, list) else []
+            for name, found in mapping(vhost.get("upstream-sets")).items()
         }
     sets[ALL] = [{"upstream": name} for name in upstreams]
 
@@ -176,7 +176,3 @@ def _as_written(entry: Upstream | SetMember) -> Mapping[str, Any]:
     if isinstance(entry, Upstream):
         return keys
     return {"upstream": entry.upstream, **{key: keys[key] for key in keys if key.replace("-", "_") in entry.written}}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -35,6 +35,11 @@ class RawVhost:
     spot: Spot
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value, or an empty mapping where it is none: that is reported elsewhere."""
+    return value if isinstance(value, dict) else {}
+
+
 def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
     """The vhost "/" at the top level, and those of `vhosts`; unknown sections are reported."""
     found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) is not None for section in SECTIONS) else []
@@ -55,11 +60,9 @@ def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
 
 def _refuse_twice(raw: Mapping[str, Any], inner: Mapping[str, Any], place: Spot) -> None:
     for section in SECTIONS:
-        above, below = raw.get(section), inner.get(section)
-        if isinstance(above, dict) and isinstance(below, dict):
-            for name in sorted(above.keys() & below.keys()):
-                message = f"{quoted(name)} is already in '{section}' above, which is vhost '/' too"
-                place.error(message, section, name, key=True)
+        for name in sorted(mapping(raw.get(section)).keys() & mapping(inner.get(section)).keys()):
+            message = f"{quoted(name)} is already in '{section}' above, which is vhost '/' too"
+            place.error(message, section, name, key=True)
 
 
 def decode_vhosts(vhosts: list[RawVhost]) -> model.Definitions:
@@ -140,9 +143,8 @@ MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
 
 
 def decode_policy(name: str, raw: object, spot: Spot) -> model.Policy | None:
-    policy = raw if isinstance(raw, dict) else {}
-    inner = policy.get("definition")
-    definition = inner if isinstance(inner, dict) else {}
+    policy = mapping(raw)
+    definition = mapping(policy.get("definition"))
     if has_too_many_patterns(spot, policy.get("pattern"), definition.get(model.Choice.PATTERN)):
         spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
         return None

@@ -33,6 +33,7 @@ from agent.definitions.sources.decode import (
     find_vhosts,
     has_readable_patterns,
     has_too_many_patterns,
+    mapping,
 )
 from agent.definitions.sources.keeper import SourceReading
 from agent.errors import ConfigurationError, Place, Problem
@@ -255,7 +256,5 @@ def decode_other_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy
 
 
 def federating_part(raw: Mapping[str, Any]) -> dict[str, Any]:
-    definition = raw.get("definition")
-    return (
-        {key: definition[key] for key in FEDERATION_KEYS if key in definition} if isinstance(definition, dict) else {}
-    )
+    definition = mapping(raw.get("definition"))
+    return {key: definition[key] for key in FEDERATION_KEYS if key in definition}
