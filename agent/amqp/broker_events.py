@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields
-from agent.core.broker_events import EVENT_EXCHANGE, BrokerEvent
 from agent.errors import BrokerError, TransientError
 
+EVENT_EXCHANGE = "amq.rabbitmq.event"
 DEFINITION_EVENTS = (
     "parameter.*",
     "policy.*",
@@ -31,6 +31,19 @@ BINDING_EVENTS = ("binding.*",)
 # Many events wait in the broker, and of too many the oldest are dropped: polling finds their changes.
 _PREFETCH = 500
 _MAX_LENGTH = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEvent:
+    """`name` is the routing key (`policy.set`); `fields` are the event's headers, tables as dicts."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+    @property
+    def vhost(self) -> str | None:
+        value = self.fields.get("vhost")
+        return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from agent.cli.link_names import name_of
 from agent.cli.remote import Remote, RemoteError, url_of
+from agent.core.fields import from_tagged
 from agent.core.links.lifecycle import Status
 from agent.core.links.plan import RunningLink
 from agent.core.links.upstream_steps import Known
@@ -19,7 +20,6 @@ from agent.core.model import LinkKind
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
 from agent.core.settings import HttpSettings
-from agent.core.tagged import from_tagged
 
 PATIENCE: Final = 10.0  # seconds for an answer: what listens there may be no agent
 _CONSUMING: Final = frozenset({Status.RUNNING, Status.STARTING, Status.BLOCKED, Status.STALLED})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import ClassVar, Final, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import ClassVar, TypeAlias, TypeVar
 
 from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
@@ -66,15 +66,6 @@ class DeleteAfter(StrEnum):
     QUEUE_LENGTH = "queue-length"
 
 
-class Unset(Enum):
-    """The value of a key that was not written, where None has a meaning."""
-
-    UNSET = "unset"
-
-
-UNSET: Final = Unset.UNSET
-
-
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """The settings of a link from an upstream or a set, with RabbitMQ's defaults; prefetch None is `auto`, quarantine
@@ -102,46 +93,26 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOverrides:
-    """The keys of `LinkSettings` that an upstream or a member of a set has; None is a key that was not written."""
-
-    exchange: str | None = None
-    queue: str | None = None
-    consumer_tag: str | None = None
-    prefetch_count: int | Unset | None = UNSET
-    reconnect_delay: float | None = None
-    max_hops: int | None = None
-    ack_mode: AckMode | None = None
-    trust_user_id: bool | None = None
-    expires: int | None = None
-    message_ttl: int | None = None
-    queue_type: QueueType | None = None
-    ha_policy: str | None = None
-    bind_nowait: bool | None = None
-    channel_use_mode: ChannelUse | None = None
-    resource_cleanup_mode: CleanupMode | None = None
-    forward_unrouted: bool | None = None
-    quarantine_after: float | Unset | None = UNSET
-    probe: float | Unset | None = UNSET
-    lag_critical: LagCritical | Unset | None = UNSET
-
-
-@dataclass(frozen=True, slots=True)
 class Upstream:
-    """A remote cluster; `uris` are interchangeable endpoints, as are those of its HTTP API, `management`; `settings`
-    holds only what was written."""
+    """A remote cluster; `uris` are interchangeable endpoints, as are those of its HTTP API, `management`."""
 
     name: str
     uris: tuple[AmqpUri, ...]
     place: Place
-    settings: LinkOverrides = LinkOverrides()
+    settings: LinkSettings = LinkSettings()
     management: tuple[HttpUrl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
+    """An upstream of a set, and the settings that win over its own: those that are `written`."""
+
     upstream: str
-    settings: LinkOverrides = LinkOverrides()
+    settings: LinkSettings = LinkSettings()
+    written: frozenset[str] = frozenset()
+
+    def over(self, upstream: LinkSettings) -> LinkSettings:
+        return replace(upstream, **{name: getattr(self.settings, name) for name in self.written})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +154,8 @@ class Binding:
 class DeclaredExchange:
     """An exchange that the agent declares at start, federated with a set and without a policy."""
 
-    name: str
-    type: str
+    exchange: Exchange
     place: Place
-    durable: bool = True
-    auto_delete: bool = False
-    internal: bool = False
-    arguments: Table = EMPTY
     upstream_set: str | None = None
 
 
@@ -355,7 +321,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that exists on the downstream; `federation` is the broker's effective definition."""
+    """A queue that exists on the downstream; `policy` is the broker's own verdict, as of an exchange."""
 
     name: str
     type: QueueType | None = QueueType.CLASSIC

@@ -15,8 +15,7 @@ from typing import Final
 
 import structlog
 
-from agent.amqp.broker_events import BINDING_EVENTS
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BINDING_EVENTS, BrokerEvent
 from agent.core.model import Binding, Link, LinkKind
 from agent.definitions.document.findings import quoted
 from agent.definitions.sources.downstream_state import Unusable, binding, binding_of_event, source_of

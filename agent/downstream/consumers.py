@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.management.answers import ConsumerAnswer
 
 DELETED: Final = "consumer.deleted"

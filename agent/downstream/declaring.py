@@ -22,9 +22,12 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
     for vhost, found in reading.definitions.vhosts.items():
         standing = reading.states[vhost].exchanges if vhost in reading.states else {}
         inside = [uri.in_vhost(vhost) for uri in uris]
-        for exchange in (exchange for name, exchange in found.exchanges.items() if name not in standing):
+        for name, declared in found.exchanges.items():
+            if name in standing:
+                continue
             try:
                 async with await connect_any(inside, where=WHERE, name=NAME) as connection:
+                    exchange = declared.exchange
                     answer = await declare(
                         connection,
                         "exchange",
@@ -38,6 +41,5 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
                 if isinstance(answer, ChannelClosedError):
                     raise answer
             except BrokerError as error:
-                why = one_line(str(error))
-                notes.append(f"{exchange.place}: exchange {exchange.name!r} can't be declared: {why}")
+                notes.append(f"{declared.place}: exchange {name!r} can't be declared: {one_line(str(error))}")
     return tuple(notes)

@@ -9,11 +9,10 @@ from typing import Final
 
 import structlog
 
-from agent.amqp.broker_events import EventReader, subscribe
+from agent.amqp.broker_events import BrokerEvent, EventReader, subscribe
 from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.core.addresses.uri import AmqpUri
-from agent.core.broker_events import BrokerEvent
 from agent.downstream.reading import DEFAULT_VHOST, WHERE
 from agent.errors import AgentError, BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors

@@ -77,9 +77,7 @@ async def _look_by_amqp(
     except BrokerError as error:
         return error
     standing = {
-        name: Exchange(name, one.type, one.durable, one.auto_delete, one.internal, one.arguments)
-        for name, one in declared.items()
-        if seen.exchanges[name].presence is Presence.EXISTS
+        name: one.exchange for name, one in declared.items() if seen.exchanges[name].presence is Presence.EXISTS
     }
     return _Look(connection.server, vhost, standing)
 

@@ -10,9 +10,16 @@ from typing import Any, Final
 
 import pytest
 
-from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, EventReader, NoEvents, subscribe
+from agent.amqp.broker_events import (
+    BINDING_EVENTS,
+    DEFINITION_EVENTS,
+    EVENT_EXCHANGE,
+    BrokerEvent,
+    EventReader,
+    NoEvents,
+    subscribe,
+)
 from agent.amqp.wire import methods
-from agent.core.broker_events import EVENT_EXCHANGE, BrokerEvent
 from agent.downstream.consumer_follower import EVENTS as CONSUMER_EVENTS
 from tests.contract.asking import Asking, Release
 from tests.lab.waiting import eventually_async

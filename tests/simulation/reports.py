@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from agent.amqp.broker_events import EventReader, subscribe
+from agent.amqp.broker_events import BrokerEvent, EventReader, subscribe
 from agent.amqp.connect import Connection
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.broker_events import BrokerEvent
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
 

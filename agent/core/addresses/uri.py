@@ -1,4 +1,4 @@
-"""AMQP URIs with every parameter that RabbitMQ understands: parse, print, redact."""
+"""AMQP URIs with every parameter that RabbitMQ understands, of which only `safe` is ever shown."""
 
 from __future__ import annotations
 
@@ -83,23 +83,6 @@ class AmqpUri:
     def __str__(self) -> str:
         return self.safe
 
-    def reveal(self) -> str:
-        """The complete URI with its secrets, only for connecting."""
-        user = "" if self.user is None else encode(self.user)
-        password = "" if self.password is None else f":{encode(self.password.reveal())}"
-        at = "@" if self.user is not None else ""
-        port = "" if self.port is None else f":{self.port}"
-        query = "&".join(f"{key}={encode(value)}" for key, value in self._query())
-        return f"{self.scheme}://{user}{password}{at}{self.host}{port}{self.path or ''}{'?' if query else ''}{query}"
-
-    def _query(self) -> list[tuple[str, str]]:
-        tuning = ((key, getattr(self, key)) for key in _TUNING_KEYS)
-        return [
-            *((key, str(value)) for key, value in tuning if value is not None),
-            *(("auth_mechanism", mechanism.value) for mechanism in self.mechanisms),
-            *(url_text.write_tls(self.tls) if self.tls else ()),
-        ]
-
 
 def parse(text: str) -> AmqpUri:
     parts = url_text.split(text, tuple(_DEFAULT_PORTS))
@@ -121,13 +104,10 @@ def parse(text: str) -> AmqpUri:
         user=parts.user,
         password=parts.password,
         path=parts.path,
-        heartbeat=tuning.get("heartbeat"),
-        connection_timeout=tuning.get("connection_timeout"),
-        channel_max=tuning.get("channel_max"),
-        frame_max=tuning.get("frame_max"),
         mechanisms=tuple(_mechanism(value) for key, value in parts.query if key == "auth_mechanism"),
         tls=url_text.read_tls(query) if secure else None,
         warnings=_warnings(parts, query, tuning),
+        **tuning,
     )
 
 

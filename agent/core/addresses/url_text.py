@@ -173,9 +173,9 @@ def encode(text: str) -> str:
     return quote(text, safe="")
 
 
-def number(value: str, key: str, *, low: int = 0, high: int = 2**31 - 1) -> int:
-    if not value.isdecimal() or not low <= _bounded(value) <= high:
-        raise UriError(f"{key} must be a whole number from {low} to {high}")
+def number(value: str, key: str, *, high: int) -> int:
+    if not value.isdecimal() or _bounded(value) > high:
+        raise UriError(f"{key} must be a whole number from 0 to {high}")
     return _bounded(value)
 
 
@@ -204,22 +204,10 @@ def warn_unknown(keys: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-TLS_KEYS = frozenset(
-    {
-        "cacertfile",
-        "certfile",
-        "keyfile",
-        "verify",
-        "fail_if_no_peer_cert",
-        "password",
-        "depth",
-        "server_name_indication",
-        "customize_hostname_check",
-    }
-)
-
-
 FILE_KEYS = frozenset({"cacertfile", "certfile", "keyfile"})
+TLS_KEYS = FILE_KEYS | {
+    "verify", "fail_if_no_peer_cert", "password", "depth", "server_name_indication", "customize_hostname_check",
+}  # fmt: skip
 
 
 def read_tls(query: dict[str, str]) -> Tls:
@@ -236,9 +224,7 @@ def read_tls(query: dict[str, str]) -> Tls:
     if "server_name_indication" in query:
         check_server_name(query["server_name_indication"])
     return Tls(
-        cacertfile=query.get("cacertfile"),
-        certfile=query.get("certfile"),
-        keyfile=query.get("keyfile"),
+        **{key: query.get(key) for key in FILE_KEYS},
         verify=verify == "verify_peer",
         password=Secret(query["password"]) if "password" in query else None,
         depth=number(query["depth"], "depth", high=255) if "depth" in query else None,
@@ -246,17 +232,3 @@ def read_tls(query: dict[str, str]) -> Tls:
         fail_if_no_peer_cert=None if peer_cert is None else peer_cert == "true",
         are_own=not TLS_KEYS.isdisjoint(query),
     )
-
-
-def write_tls(tls: Tls) -> list[tuple[str, str]]:
-    pairs = [
-        ("cacertfile", tls.cacertfile),
-        ("certfile", tls.certfile),
-        ("keyfile", tls.keyfile),
-        ("verify", None if tls.verify else "verify_none"),
-        ("fail_if_no_peer_cert", None if tls.fail_if_no_peer_cert is None else str(tls.fail_if_no_peer_cert).lower()),
-        ("password", tls.password.reveal() if tls.password else None),
-        ("depth", None if tls.depth is None else str(tls.depth)),
-        ("server_name_indication", tls.server_name_indication),
-    ]
-    return [(key, value) for key, value in pairs if value is not None]

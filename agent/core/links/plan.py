@@ -164,19 +164,22 @@ def plan_declarations(
     downstream: Downstream, vhost: str, declared: Iterable[DeclaredExchange], standing: Mapping[str, Exchange]
 ) -> tuple[Action, ...]:
     """The exchanges of the configuration, compared with what exists."""
-    return tuple(_plan_declaration(downstream.broker, vhost, wanted, standing.get(wanted.name)) for wanted in declared)
+    return tuple(
+        _plan_declaration(downstream.broker, vhost, each, standing.get(each.exchange.name)) for each in declared
+    )
 
 
-def _plan_declaration(broker: str, vhost: str, wanted: DeclaredExchange, standing: Exchange | None) -> Action:
+def _plan_declaration(broker: str, vhost: str, declared: DeclaredExchange, standing: Exchange | None) -> Action:
+    wanted = declared.exchange
     if standing is None:
-        why = f"declared in {wanted.place}"
+        why = f"declared in {declared.place}"
         return Action(Verb.CREATE, broker, vhost, "exchange", wanted.name, why, wanted.arguments, wanted.type)
     differing = ", ".join(
         name
         for name in ("type", "durable", "auto_delete", "internal")
         if getattr(wanted, name) != getattr(standing, name)
     )
-    why = f"exists, but its {differing} differ from {wanted.place}; it is used as it is" if differing else "exists"
+    why = f"exists, but its {differing} differ from {declared.place}; it is used as it is" if differing else "exists"
     return Action(Verb.KEEP, broker, vhost, "exchange", wanted.name, why)
 
 

@@ -28,20 +28,11 @@ class Site:
 
 
 class Verdict(StrEnum):
+    """The verdict on forwarding a message, by its `x-received-from`."""
+
     FORWARD = "forward"
     MAX_HOPS = "max_hops"
     VISITED = "visited"
-
-
-def judge(headers: Table, max_hops: int, downstream: Site) -> Verdict:
-    """The verdict on forwarding a message to `downstream`; anyone may forge the header, so no form of it is an
-    error."""
-    received = fields.get(headers, RECEIVED_FROM)
-    if received is None or received.tag != "A":
-        return Verdict.FORWARD
-    if len(received.value) >= max_hops:
-        return Verdict.MAX_HOPS
-    return Verdict.VISITED if seen(received.value, downstream) else Verdict.FORWARD
 
 
 def seen(entries: tuple[Field, ...], site: Site) -> bool:
@@ -56,14 +47,12 @@ def seen(entries: tuple[Field, ...], site: Site) -> bool:
 
 def received_entry(uri: str, exchange: str, *, redelivered: bool, upstream: Site) -> Field:
     """The entry of a hop; `exchange` is the downstream's name, the rest is the upstream's."""
-    cluster = () if upstream.cluster is None else (("cluster-name", fields.text(upstream.cluster)),)
     return fields.table(
         (
             ("uri", fields.text(uri)),
             ("exchange", fields.text(exchange)),
             ("redelivered", fields.boolean(redelivered)),
-            *cluster,
-            ("vhost", fields.text(upstream.vhost)),
+            *_of_site(upstream),
         )
     )
 
@@ -113,12 +102,9 @@ def _hops_of(entry: Field) -> int:
 
 def bound_entry(downstream: Site, exchange: str, hops: int) -> Field:
     """`exchange` is already in the form `VHOST:EXCHANGE LETTER`."""
-    cluster = () if downstream.cluster is None else (("cluster-name", fields.text(downstream.cluster)),)
-    return fields.table(
-        (
-            *cluster,
-            ("vhost", fields.text(downstream.vhost)),
-            ("exchange", fields.text(exchange)),
-            ("hops", fields.short(hops)),
-        )
-    )
+    return fields.table((*_of_site(downstream), ("exchange", fields.text(exchange)), ("hops", fields.short(hops))))
+
+
+def _of_site(site: Site) -> Table:
+    cluster = () if site.cluster is None else (("cluster-name", fields.text(site.cluster)),)
+    return (*cluster, ("vhost", fields.text(site.vhost)))

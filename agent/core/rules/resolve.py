@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -96,17 +96,6 @@ class _LinkSource:
     upstream: model.Upstream
     settings: model.LinkSettings
     unjudged: bool = False
-
-
-def link_settings(upstream: model.LinkOverrides, member: model.LinkOverrides) -> model.LinkSettings:
-    """The settings of a link: a key of the set's member wins over the upstream's, and both over the default."""
-    written = {
-        key.name: value
-        for overrides in (upstream, member)
-        for key in fields(model.LinkOverrides)
-        if (value := getattr(overrides, key.name)) is not key.default
-    }
-    return model.LinkSettings(**written)
 
 
 class _VhostResolver:
@@ -211,17 +200,7 @@ class _VhostResolver:
     @cached_property
     def exchanges(self) -> dict[str, model.Exchange]:
         """The existing exchanges and those that the agent will declare; an existing one keeps its own attributes."""
-        declared = {
-            exchange.name: model.Exchange(
-                name=exchange.name,
-                type=exchange.type,
-                durable=exchange.durable,
-                auto_delete=exchange.auto_delete,
-                internal=exchange.internal,
-                arguments=exchange.arguments,
-            )
-            for exchange in self._definitions.exchanges.values()
-        }
+        declared = {name: each.exchange for name, each in self._definitions.exchanges.items()}
         return declared | dict(self._state.exchanges)
 
     def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
@@ -242,17 +221,11 @@ class _VhostResolver:
 
     def _exchange_links(self, exchange: model.Exchange, chosen: ChosenDefinition) -> Iterator[model.Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
-        for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
-            if source.unjudged and not self._existed(model.LinkKind.EXCHANGE, exchange.name, source):
-                continue
+        for source, keys in self._distinct(model.LinkKind.EXCHANGE, exchange.name, chosen):
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            found = self._link_keys(model.LinkKind.EXCHANGE, exchange.name, source, remote_name=remote_name)
-            yield model.ExchangeLink(**found, policy=chosen.source, exchange=bare, problem=refusal)
-
-    def _existed(self, kind: model.LinkKind, name: str, source: _LinkSource) -> bool:
-        return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
+            yield model.ExchangeLink(**keys, exchange=bare, problem=refusal)
 
     def _unusable(self, exchange: model.Exchange) -> str | None:
         if exchange.unusable is None:
@@ -263,24 +236,8 @@ class _VhostResolver:
         )
 
     def _queue_links(self, queue: model.Queue, chosen: ChosenDefinition) -> Iterator[model.Link]:
-        for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
-            if source.unjudged and not self._existed(model.LinkKind.QUEUE, queue.name, source):
-                continue
-            found = self._link_keys(model.LinkKind.QUEUE, queue.name, source, remote_name=remote_name)
-            yield model.QueueLink(**found, policy=chosen.source, queue=queue)
-
-    def _link_keys(self, kind: model.LinkKind, name: str, source: _LinkSource, *, remote_name: str) -> dict[str, Any]:
-        upstream = source.upstream
-        return {
-            "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
-            "vhost": self._vhost,
-            "name": name,
-            "upstream": upstream.name,
-            "uris": upstream.uris,
-            "remote_name": remote_name,
-            "settings": source.settings,
-            "management": upstream.management,
-        }
+        for _, keys in self._distinct(model.LinkKind.QUEUE, queue.name, chosen):
+            yield model.QueueLink(**keys, queue=queue)
 
     def _shovel_links(self) -> Iterator[model.Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):
@@ -293,23 +250,40 @@ class _VhostResolver:
             )
 
     def _distinct(
-        self, chosen: ChosenDefinition, remote_name: Callable[[model.LinkSettings], str]
-    ) -> Iterator[tuple[_LinkSource, str]]:
-        """One source for each upstream and name of the object there, however often a set lists it."""
+        self, kind: model.LinkKind, name: str, chosen: ChosenDefinition
+    ) -> Iterator[tuple[_LinkSource, dict[str, Any]]]:
+        """One source for each upstream and name of the object there, however often a set lists it; with the values that
+        links of both kinds have."""
         found: set[tuple[str, str]] = set()
         for source in self._resolve_sources(chosen):
-            key = (source.upstream.name, remote_name(source.settings))
-            if key in found:
-                self._warn(chosen.place, f"{_describe(chosen)} names upstream {key[0]!r} twice; the first one counts")
+            upstream, settings = source.upstream, source.settings
+            remote_name = (settings.exchange if kind is model.LinkKind.EXCHANGE else settings.queue) or name
+            if (upstream.name, remote_name) in found:
+                message = f"{_describe(chosen)} names upstream {upstream.name!r} twice; the first one counts"
+                self._warn(chosen.place, message)
                 continue
-            found.add(key)
-            yield source, key[1]
+            found.add((upstream.name, remote_name))
+            before = self._previous.get((kind, name), ())
+            if source.unjudged and all(link.upstream != upstream.name for link in before):
+                continue
+            keys = {
+                "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
+                "vhost": self._vhost,
+                "name": name,
+                "upstream": upstream.name,
+                "uris": upstream.uris,
+                "remote_name": remote_name,
+                "settings": settings,
+                "management": upstream.management,
+                "policy": chosen.source,
+            }
+            yield source, keys
 
     def _resolve_sources(self, chosen: ChosenDefinition) -> tuple[_LinkSource, ...]:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _LinkSource(upstream, link_settings(upstream.settings, member.settings), unjudged)
+                _LinkSource(upstream, member.over(upstream.settings), unjudged)
                 for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen.place, _describe(chosen))) is not None
             )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -29,7 +31,8 @@ def redacted(text: str, secret: Secret, *, user: str = "") -> str:
             run = text[at : at + length].lower()
             if run in form and run not in user.lower():
                 hidden[at : at + length] = [True] * length
-    return _replaced(text, hidden)
+    runs = groupby(zip(text, hidden, strict=True), key=itemgetter(1))
+    return "".join(REDACTED if is_hidden else "".join(letter for letter, _ in run) for is_hidden, run in runs)
 
 
 def _forms(value: str, user: str) -> set[str]:
@@ -44,13 +47,3 @@ def _in_base64(value: bytes) -> list[str]:
     wholes = (base64.b64encode(bytes(before) + value).decode() for before in range(3))
     forms = (whole[(0, 2, 3)[before] : 8 * (before + len(value)) // 6] for before, whole in enumerate(wholes))
     return [form for form in forms if len(form) >= SHORTEST]
-
-
-def _replaced(text: str, hidden: list[bool]) -> str:
-    parts = []
-    for at, letter in enumerate(text):
-        if not hidden[at]:
-            parts.append(letter)
-        elif at == 0 or not hidden[at - 1]:
-            parts.append(REDACTED)
-    return "".join(parts)

@@ -119,10 +119,7 @@ class TooManyCopiesError(Exception):
 def bound(graph: Graph, subscribers: Iterable[Node]) -> frozenset[Hop]:
     """The links that have a binding upstream if users have bound something to these exchanges. Raises
     TooManyCopiesError, as all below do."""
-    found: set[Hop] = set()
-    for subscriber in subscribers:
-        found |= _bound_for(graph, subscriber)
-    return frozenset(found)
+    return frozenset(hop for subscriber in subscribers for hop in _bound_for(graph, subscriber))
 
 
 def _bound_for(graph: Graph, subscriber: Node) -> set[Hop]:

@@ -62,7 +62,6 @@ class Directory:
 def graph_of(members: Iterable[Member], exchanges: Collection[str] = ()) -> Graph:
     """The graph of the federated exchanges."""
     members = tuple(members)
-    named = frozenset(exchanges) or supposed_names(members)
     directory = Directory(members)
     hops = {
         Hop(
@@ -70,11 +69,15 @@ def graph_of(members: Iterable[Member], exchanges: Collection[str] = ()) -> Grap
             Node(member.cluster, link.vhost, link.name),
             link.settings.max_hops,
         )
-        for member in members
-        for link in member.links(named)
-        if isinstance(link, ExchangeLink)
+        for member, link in _exchange_links(members, exchanges)
     }
     return Graph(tuple(sorted(hops, key=lambda hop: (hop.upstream, hop.downstream, hop.max_hops))))
+
+
+def _exchange_links(members: Sequence[Member], names: Collection[str]) -> Iterator[tuple[Member, ExchangeLink]]:
+    """The links of each member if exchanges of these names existed; by default of those that the definitions hold."""
+    named = frozenset(names) or supposed_names(members)
+    return ((each, link) for each in members for link in each.links(named) if isinstance(link, ExchangeLink))
 
 
 def carriers_of(members: Iterable[Member], queues: Collection[str] = ()) -> tuple[Carrier, ...]:
@@ -138,13 +141,10 @@ class _UpstreamAddress(NamedTuple):
 
 def unknown_upstreams(members: Sequence[Member], exchanges: Collection[str] = ()) -> tuple[UnknownUpstream, ...]:
     """The upstreams of exchange links that are no member's downstream as far as the files show, by address."""
-    named = frozenset(exchanges) or supposed_names(members)
     directory = Directory(members)
     used = {
         _UpstreamAddress(member.cluster, address_text(link.uris[0]), directory.find(link.uris, member))
-        for member in members
-        for link in member.links(named)
-        if isinstance(link, ExchangeLink)
+        for member, link in _exchange_links(members, exchanges)
     }
     known = _known(members, directory, used)
     are_apart = not any(each.upstream not in (None, each.downstream) for each in used)

@@ -199,16 +199,13 @@ def _have_same_links(members: Sequence[Member]) -> bool:
 def _links(member: Member, exchanges: Collection[str], queues: Collection[str]) -> frozenset[object]:
     """The facts by which the links of two files are compared; passwords may differ."""
     return frozenset(
-        (link.id, link.vhost, link.remote_name, frozenset(map(address_of, link.uris)), _hops(link))
-        if not isinstance(link, ShovelLink)
-        else (link.id, link.vhost, *(frozenset(map(address_of, uris)) for uris in _ends(link)))
+        (
+            link.id,
+            link.vhost,
+            link.remote_name,
+            frozenset(map(address_of, link.uris)),
+            frozenset(map(address_of, link.shovel.destination_uris)) if isinstance(link, ShovelLink) else None,
+            link.settings.max_hops if isinstance(link, ExchangeLink) else None,
+        )
         for link in member.links(exchanges, queues)
     )
-
-
-def _ends(link: ShovelLink) -> Iterator[tuple[AmqpUri, ...]]:
-    yield from (link.shovel.source_uris, link.shovel.destination_uris)
-
-
-def _hops(link: object) -> int | None:
-    return link.settings.max_hops if isinstance(link, ExchangeLink) else None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from agent.core.text.suggest import did_you_mean
 from agent.errors import ConfigurationError, Place, Problem, Severity
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -15,7 +14,6 @@ Locate: TypeAlias = Callable[[Path, bool], Place]
 """Returns the location of a path's value, or of its key; of the longest part that exists."""
 
 MOST_PROBLEMS = 100
-LONGEST_TYPO = 64
 _PLAIN_NAME = re.compile(r"[\w.#*/ +-]{1,64}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 
@@ -27,11 +25,6 @@ def one_line(text: str) -> str:
 def quoted(name: str) -> str:
     """A name for messages; text that doesn't look like a name may be a misplaced URI or password and is not shown."""
     return f"'{name}'" if _PLAIN_NAME.fullmatch(name) else "(not shown: it doesn't look like a name)"
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A suggestion, except for words that are too long to be a typo, and slow to compare."""
-    return did_you_mean(word, known) if len(word) <= LONGEST_TYPO else ""
 
 
 @dataclass(slots=True)
@@ -118,11 +111,8 @@ class Spot:
 
     def name(self, value: str, *parts: str | int) -> str:
         """A value that is a name, for messages: as written, not as resolved."""
-        return quoted_raw(self.findings.raw.get(self.path + parts)) or quoted(value)
-
-
-def quoted_raw(raw: str | None) -> str:
-    return f"'{one_line(raw)}'" if raw is not None and len(raw) <= 100 else ""
+        raw = self.findings.raw.get(self.path + parts)
+        return quoted(value) if raw is None or len(raw) > 100 else f"'{one_line(raw)}'"
 
 
 def problem_at(place: Place, message: str, severity: Severity = Severity.ERROR) -> Problem:
@@ -143,11 +133,7 @@ def in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda p: (sources[p.place.source], p.place.line or 0, p.place.column or 0))
 
 
-def errors_of(problems: list[Problem]) -> list[Problem]:
-    return [problem for problem in problems if problem.severity is Severity.ERROR]
-
-
 def raise_errors(problems: list[Problem]) -> None:
     """A document with errors is refused as a whole; its warnings are reported too."""
-    if errors_of(problems):
+    if any(problem.severity is Severity.ERROR for problem in problems):
         raise ConfigurationError(in_order(problems))

@@ -27,8 +27,6 @@ _REFERENCE = re.compile(r"(?P<kind>env|file):(?P<name>.+)")
 
 HOW_TO = "write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"
 
-ReadFile = Callable[[str, int], bytes]
-
 
 @dataclass(slots=True)
 class Interpolator:
@@ -38,7 +36,7 @@ class Interpolator:
     directory: str
     report: Callable[[Path, str], None]  # what has no value on this machine
     refuse: Callable[[Path, str], None]  # what can't be meant
-    read: ReadFile = read_file
+    read: Callable[[str, int], bytes] = read_file
     raw: dict[Path, str] = field(default_factory=dict)
     unresolved: set[Path] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -53,7 +51,8 @@ class Interpolator:
         values = {mark: self._value(reference, path) for mark, reference in found.items()}
         if None in values.values():
             self.unresolved.add(path)
-        placeholder = _PLACEHOLDERS.get(_last_key(path), PLACEHOLDER) if text in found else PLACEHOLDER
+        key = next((part for part in reversed(path) if isinstance(part, str)), "")
+        placeholder = _PLACEHOLDERS.get(key, PLACEHOLDER) if text in found else PLACEHOLDER
         whole = _MARK.sub(lambda mark: placeholder if (value := values[mark[0]]) is None else value, text)
         self._length += len(whole)
         if self._length > MAX_LENGTH:
@@ -89,7 +88,3 @@ class Interpolator:
             return UnreadableError("the file is not UTF-8")
         except UnreadableError as error:
             return UnreadableError(str(error))
-
-
-def _last_key(path: Path) -> str:
-    return next((part for part in reversed(path) if isinstance(part, str)), "")

@@ -62,7 +62,7 @@ class Tree:
         node = self.root
         if node is None:
             return 1, 1
-        found = at_key = (node.line, node.column)
+        at_key = (node.line, node.column)
         for part in path:
             if isinstance(node.content, dict) and isinstance(part, str) and part in node.content:
                 entry = node.content[part]
@@ -72,8 +72,7 @@ class Tree:
                 at_key = (node.line, node.column)
             else:
                 break
-            found = (node.line, node.column)
-        return at_key if key else found
+        return at_key if key else (node.line, node.column)
 
 
 def compose_file(path: str, *, is_followed: bool = False) -> Tree:
@@ -137,35 +136,35 @@ class _Composer:
 
     def _scalar(self, event: Any) -> None:
         self._refuse_tag(event)
-        plain = event.implicit[0]
-        frame = self._open[-1] if self._open else None
-        if frame is not None and not frame.awaits_value and isinstance(frame.node.content, dict):
-            self._count(event, 1)
-            self._key(frame, event, plain=plain)
-            return
-        node = YamlNode(*_place(event), resolve_scalar(event.value) if plain else event.value)
         self._count(event, 1)
-        self._finish(node, event.anchor)
+        plain, frame = event.implicit[0], self._awaits_key()
+        if frame is not None:
+            self._key(frame, event, plain=plain)
+        else:
+            node = YamlNode(*_place(event), resolve_scalar(event.value) if plain else event.value)
+            self._finish(node, event.anchor)
+
+    def _awaits_key(self) -> _Open | None:
+        """The open mapping, if a key or its end has to follow."""
+        frame = self._open[-1] if self._open else None
+        return None if frame is None or frame.awaits_value or isinstance(frame.node.content, list) else frame
 
     def _key(self, frame: _Open, event: Any, *, plain: bool) -> None:
         line, column = _place(event)
         text: str = event.value
         if plain and not isinstance(resolve_scalar(text), str):
-            self._problem("a key must be text; put it in quotes", event)
+            self._add("a key must be text; put it in quotes", line, column)
         if event.anchor:
             self._anchors[event.anchor] = YamlNode(line, column, text)
         frame.awaits_value = True
-        frame.key = (text, line, column)
-        if plain and text == "<<":
-            frame.key = None
+        frame.key = None if plain and text == "<<" else (text, line, column)
 
     def _begin(self, event: Any) -> None:
         self._refuse_tag(event)
         self._count(event, 1)
         if len(self._open) >= MAX_DEPTH:
             raise self._fatal(f"nested deeper than {MAX_DEPTH} levels", event)
-        frame = self._open[-1] if self._open else None
-        if frame is not None and isinstance(frame.node.content, dict) and not frame.awaits_value:
+        if self._awaits_key() is not None:
             raise self._fatal("a key must be text, not a list or mapping; quote text that begins with [ or {", event)
         content: Content = {} if isinstance(event, pyyaml.MappingStartEvent) else []
         if event.anchor:
@@ -190,8 +189,7 @@ class _Composer:
                 else "the alias names an anchor that isn't defined",
                 event,
             )
-        frame = self._open[-1] if self._open else None
-        if frame is not None and isinstance(frame.node.content, dict) and not frame.awaits_value:
+        if self._awaits_key() is not None:
             raise self._fatal("an alias can't be a key", event)
         self._count(event, node.size)
         if len(self._open) + node.height > MAX_DEPTH:
@@ -244,9 +242,6 @@ class _Composer:
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
             raise self._fatal("tags ('!') aren't supported; quote the text", event)
-
-    def _problem(self, message: str, event: Any) -> None:
-        self._add(message, *_place(event))
 
     def _add(self, message: str, line: int, column: int) -> None:
         self.problems.append(file_problem(self._source, message, line, column))

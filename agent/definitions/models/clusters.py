@@ -14,7 +14,7 @@ from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
-from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkOverrides, QueueType, SetMember, Upstream
+from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkSettings, QueueType, SetMember, Upstream
 from agent.core.settings import DownstreamSettings
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
@@ -127,10 +127,8 @@ class LinkSettingsModel(StrictModel):
         "that wait; `off` by default."
     )
 
-    def settings(self) -> LinkOverrides:
-        return LinkOverrides(
-            **{name: value for name, value in self.written().items() if name in LinkSettingsModel.model_fields}
-        )
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in self.written().items() if name in LinkSettingsModel.model_fields}
 
     def warnings(self, spot: Spot) -> None:
         if "ha_policy" in self.model_fields_set:
@@ -213,7 +211,7 @@ class UpstreamModel(LinkSettingsModel):
                 spot.warn(f"management: {warning}", "management")
 
     def to_core(self, name: str, place: Place) -> Upstream:
-        return Upstream(name, self.endpoints(), place, self.settings(), self._apis())
+        return Upstream(name, self.endpoints(), place, LinkSettings(**self.settings()), self._apis())
 
     def _apis(self) -> tuple[HttpUrl, ...]:
         first = self.endpoints()[0]
@@ -262,7 +260,8 @@ class SetMemberModel(LinkSettingsModel):
     upstream: values.Name = Field(description="Name of the upstream; mandatory.")
 
     def to_core(self) -> SetMember:
-        return SetMember(self.upstream, self.settings())
+        settings = self.settings()
+        return SetMember(self.upstream, LinkSettings(**settings), frozenset(settings))
 
 
 class DownstreamModel(StrictModel):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
+from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Exchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
-from agent.definitions.document.findings import Spot, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import Spot
 from agent.definitions.models.validation import StrictModel
-from agent.definitions.models.values import Arguments, Name, Regex, ShortText, key, kind_of, refuse
+from agent.definitions.models.values import AlsoWritten, Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 
 SET_KEY = "upstream-set"
@@ -44,7 +43,7 @@ class PolicyDefinitionModel(StrictModel):
         return (
             isinstance(raw, dict)
             and bool(raw)
-            and not any(str(name).startswith("federation") or suggest(str(name), FEDERATION_KEYS) for name in raw)
+            and not any(str(name).startswith("federation") or did_you_mean(str(name), FEDERATION_KEYS) for name in raw)
         )
 
     @classmethod
@@ -68,13 +67,10 @@ def _only_of_federation(value: object) -> object:
     return {} if PolicyDefinitionModel.is_of_something_else(value) else value
 
 
-class _AlsoOthers:
-    """In the JSON Schema: a definition may also have keys of which none is about federation."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        federating = handler(schema)
-        others = {"type": "object", "minProperties": 1, "propertyNames": {"not": {"pattern": "^federation"}}}
-        return {"anyOf": [federating, others]}
+_OR_OF_SOMETHING_ELSE = AlsoWritten(
+    _only_of_federation,
+    {"type": "object", "minProperties": 1, "propertyNames": {"not": {"pattern": "^federation"}}},
+)
 
 
 class PolicyModel(StrictModel):
@@ -91,7 +87,7 @@ class PolicyModel(StrictModel):
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
         default=0, description="If several policies match, the one with the highest priority wins; 0 by default."
     )
-    definition: Annotated[PolicyDefinitionModel, BeforeValidator(_only_of_federation), _AlsoOthers()] = Field(
+    definition: Annotated[PolicyDefinitionModel, _OR_OF_SOMETHING_ELSE] = Field(
         description="What the policy does; mandatory."
     )
 
@@ -163,7 +159,9 @@ class ExchangeModel(StrictModel):
                 )
 
     def to_core(self, name: str, place: Place) -> DeclaredExchange:
-        return DeclaredExchange(name=name, place=place, **self.written())
+        written = self.written()
+        upstream_set = written.pop("upstream_set", None)
+        return DeclaredExchange(Exchange(name, **written), place, upstream_set)
 
 
 class BindingModel(StrictModel):

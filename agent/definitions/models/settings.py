@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, WithJsonSchema
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from agent.core import settings
 from agent.core.addresses import http_url
@@ -172,17 +170,8 @@ class CleanupModel(StrictModel):
         return CleanupAfter(self.empty, self.waiting)
 
 
-class _OrOneNumber:
-    """A number is short for a mapping in which both keys have that value."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_both, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": MAX_EXPIRY / 1000}, handler(schema)]}
-
-
 def _both(value: object) -> object:
+    """A number is short for a mapping in which both keys have that value."""
     if isinstance(value, dict | CleanupModel):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -190,6 +179,9 @@ def _both(value: object) -> object:
     if not math.isfinite(value) or not 0 <= value <= MAX_EXPIRY / 1000:
         raise refuse(f"must be at least 0 and at most {MAX_EXPIRY // 1000}")
     return {"empty": float(value), "waiting": float(value)}
+
+
+_OR_ONE_NUMBER = values.AlsoWritten(_both, {"type": "number", "minimum": 0, "maximum": MAX_EXPIRY / 1000})
 
 
 class AgentModel(StrictModel):
@@ -205,7 +197,7 @@ class AgentModel(StrictModel):
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
     )
     log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="Format and level of the log.")
-    cleanup_after: Annotated[CleanupModel, _OrOneNumber()] = Field(
+    cleanup_after: Annotated[CleanupModel, _OR_ONE_NUMBER] = Field(
         default_factory=CleanupModel,
         description="Seconds until the upstream objects of a link that is no longer defined are removed: one number or "
         "`{empty: 10, waiting: 600}`, the default; 0 removes at once.",

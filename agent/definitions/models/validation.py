@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from agent.definitions.document.findings import Path, Spot, quoted, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import Path, Spot, quoted
 from agent.definitions.models.values import kind_of
 
 
@@ -31,7 +32,7 @@ class StrictModel(BaseModel):
     @classmethod
     def about_unknown(cls, name: str) -> str:
         """Advice to add about an unknown key."""
-        return suggest(name, (found.alias or known for known, found in cls.model_fields.items()))
+        return did_you_mean(name, (found.alias or known for known, found in cls.model_fields.items()))
 
     def written(self) -> dict[str, Any]:
         """The keys that were given, by the names of the core's model."""
@@ -83,7 +84,8 @@ def check(model: type[AnyModel], raw: object, spot: Spot) -> AnyModel | None:
 
 
 def _report(detail: ErrorDetails, model: type[StrictModel], spot: Spot) -> None:
-    path = _real_path(detail["loc"])
+    path = detail["loc"]
+    path = path[:-1] if path[-1:] == ("[key]",) else path  # pydantic's suffix for the key of a mapping
     inner = _model_at(model, path[:-1]) or model
     match detail["type"]:
         case "extra_forbidden":
@@ -93,17 +95,8 @@ def _report(detail: ErrorDetails, model: type[StrictModel], spot: Spot) -> None:
         case "missing":
             spot.error(f"{inner.noun} needs the key '{path[-1]}'", *path[:-1], key=True)
         case _:
-            spot.error(_prefix(path) + _message(detail), *path)
-
-
-def _real_path(loc: Path) -> Path:
-    """Removes the suffix that pydantic adds to the path of a mapping's key."""
-    return loc[:-1] if loc and loc[-1] == "[key]" else loc
-
-
-def _prefix(path: Path) -> str:
-    names = [part for part in path if isinstance(part, str)]
-    return f"{'.'.join(names)}: " if names else ""
+            names = ".".join(part for part in path if isinstance(part, str))
+            spot.error(f"{names}: {_message(detail)}" if names else _message(detail), *path)
 
 
 def _message(detail: ErrorDetails) -> str:
@@ -122,8 +115,9 @@ def _message(detail: ErrorDetails) -> str:
 def _special(kind: str, value: object, context: Mapping[str, Any]) -> str:
     match kind:
         case "enum" | "literal_error":
-            hint = suggest(value, _choices(context)) if isinstance(value, str) else ""
-            return f"must be {context['expected']}{hint}"
+            expected = str(context["expected"])
+            choices = expected.replace(" or ", ", ").replace("'", "").split(", ")
+            return f"must be {expected}{did_you_mean(value, choices) if isinstance(value, str) else ''}"
         case "string_too_short" | "too_short":
             return "must not be empty"
         case "finite_number":
@@ -136,10 +130,6 @@ def _special(kind: str, value: object, context: Mapping[str, Any]) -> str:
             return f"can't be used here ({kind.replace('_', ' ')})"
 
 
-def _choices(context: Mapping[str, Any]) -> list[str]:
-    return str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-
-
 def _hint(kind: str, value: object) -> str:
     if kind == "bool_type" and isinstance(value, str) and value.lower() in _LIKE_BOOLEANS:
         return f"; write {_LIKE_BOOLEANS[value.lower()]}"
@@ -150,16 +140,9 @@ def _hint(kind: str, value: object) -> str:
 
 def _model_at(model: type[StrictModel], path: Path) -> type[StrictModel] | None:
     """The model of the mapping that a path leads to."""
-    found: type[BaseModel] = model
     for part in path:
-        field = next((f for name, f in found.model_fields.items() if (f.alias or name) == part), None)
-        inner = next(_models_in(field.annotation), None) if field else None
-        if inner is None:
+        inner = next((f.annotation for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        if not isinstance(inner, type) or not issubclass(inner, StrictModel):
             return None
-        found = inner
-    return found if issubclass(found, StrictModel) else None
-
-
-def _models_in(annotation: object) -> Iterator[type[StrictModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
-        yield annotation
+        model = inner
+    return model

@@ -6,6 +6,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import (
@@ -86,21 +87,27 @@ def _unsurrogated(value: object) -> object:
     return value
 
 
-class _MayBeEmpty:
-    """A mapping whose keys are all commented out, which YAML reads as null, is empty."""
+@dataclass(frozen=True, slots=True, eq=False)
+class AlsoWritten:
+    """Another form in which a mapping may be written: `read` returns the mapping, `schema` allows that form."""
+
+    read: Callable[[object], object]
+    schema: JsonSchemaValue
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_mapping, handler(source))
+        return core_schema.no_info_before_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [handler(schema), {"type": "null"}]}
+        return {"anyOf": [handler(schema), self.schema]}
 
 
 def _mapping(value: object) -> object:
     return {} if value is None else value
 
 
-MAY_BE_EMPTY: Final = _MayBeEmpty()
+MAY_BE_EMPTY: Final = AlsoWritten(_mapping, {"type": "null"})
+"""A mapping whose keys are all commented out, which YAML reads as null, is empty."""
+
 Text: TypeAlias = Annotated[str, BeforeValidator(_unsurrogated)]
 ShortText: TypeAlias = Annotated[
     Text, AfterValidator(_short), WithJsonSchema({"type": "string", "maxLength": MAX_SHORT_TEXT})

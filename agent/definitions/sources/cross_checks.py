@@ -3,19 +3,20 @@ settings of their upstreams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from time import process_time
 from typing import Any
 
-from agent.core.model import Choice, Definitions, LinkOverrides, VhostDefinitions
+from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
-from agent.core.text.suggest import in_another_vhost
-from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.core.text.suggest import did_you_mean, in_another_vhost
+from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.downstream_objects import sets_of
-from agent.definitions.sources.decode import RawVhost
+from agent.definitions.sources.decode import RawVhost, mapping
 
 _KEY = "forward-unrouted"
 
@@ -38,7 +39,7 @@ class _Hints:
 
     def of(self, name: str, known: set[str]) -> str:
         self._left -= len(known)
-        return suggest(name, sorted(known)) if self._left > 0 else ""
+        return did_you_mean(name, sorted(known)) if self._left > 0 else ""
 
     def elsewhere(self, what: str, name: str, defined: Mapping[str, set[str]]) -> str:
         self._left -= len(defined)
@@ -72,8 +73,8 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
 def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
     """Warns of patterns that match no upstream. Where all sources are known, resolving them shows that."""
     budget = TimeBudget(process_time).of_vhost()
-    for name, policy in _mapping(vhost.raw.get("policies")).items():
-        pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
+    for name, policy in mapping(vhost.raw.get("policies")).items():
+        pattern = mapping(mapping(policy).get("definition")).get(Choice.PATTERN)
         spot = vhost.spot.at("policies", name, "definition", Choice.PATTERN)
         if not isinstance(pattern, str) or spot.is_unresolved() or spot.findings.full:
             continue
@@ -85,29 +86,28 @@ def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for vhost in vhosts:
-        entries = vhost.raw.get(section)
-        found.setdefault(vhost.name, set()).update(entries if isinstance(entries, dict) else ())
+        found.setdefault(vhost.name, set()).update(mapping(vhost.raw.get(section)))
     return found
 
 
 def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
     """The kind, name and location of each reference."""
-    for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
+    for name, members in mapping(vhost.raw.get("upstream-sets")).items():
         for number, member in enumerate(members if isinstance(members, list) else ()):
             yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
-    for name, policy in _mapping(vhost.raw.get("policies")).items():
-        definition = _mapping(policy).get("definition")
+    for name, policy in mapping(vhost.raw.get("policies")).items():
+        definition = mapping(policy).get("definition")
         spot = vhost.spot.at("policies", name, "definition")
         yield from _named("upstream", definition, "federation-upstream", spot)
         yield from _named("upstream set", definition, "federation-upstream-set", spot)
-    for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-        for path, value in sets_of(_mapping(exchange)):
+    for name, exchange in mapping(vhost.raw.get("exchanges")).items():
+        for path, value in sets_of(mapping(exchange)):
             if isinstance(value, str) and value:
                 yield "upstream set", value, vhost.spot.at("exchanges", name, *path)
 
 
 def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, str, Spot]]:
-    value = _mapping(raw).get(key)
+    value = mapping(raw).get(key)
     if isinstance(value, str) and value:
         yield what, value, spot.at(key)
 
@@ -117,18 +117,20 @@ def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
-    sets = {name: _Sets(raw, others.definitions.of(name)) for name, raw in written.items()}
+    sets = {name: _forwarding_sets(raw, others.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
-        for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-            _check_exchange(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])
+        for name, exchange in mapping(vhost.raw.get("exchanges")).items():
+            _check_exchange(name, mapping(exchange), vhost.spot.at("exchanges", name), forwarding=sets[vhost.name])
 
 
-def _check_exchange(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -> None:
+def _check_exchange(
+    name: str, exchange: Mapping[str, Any], spot: Spot, *, forwarding: Callable[[str], str | None]
+) -> None:
     type_ = exchange.get("type")
     if not isinstance(type_, str) or not (type_ == "direct" or type_.startswith("x-")):
         return
     for path, named in sets_of(exchange)[:1]:
-        upstream = sets.forwarding(named) if isinstance(named, str) else None
+        upstream = forwarding(named) if isinstance(named, str) else None
         if upstream is not None:
             spot.error(
                 f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
@@ -138,51 +140,39 @@ def _check_exchange(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets:
             )
 
 
-class _Sets:
-    """The sets of one vhost, as written here and as other sources define them; each is searched once."""
-
-    def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
-        self._upstreams: dict[str, Mapping[str, Any]] = {
-            name: _as_written(upstream.settings) for name, upstream in others.upstreams.items()
+def _forwarding_sets(raw: list[Mapping[str, Any]], others: VhostDefinitions) -> Callable[[str], str | None]:
+    """The first upstream that has the key, of each set of one vhost, as written here and as other sources define it;
+    each set is searched once."""
+    upstreams = {name: _as_written(upstream) for name, upstream in others.upstreams.items()}
+    sets = {name: [_as_written(member) for member in found.members] for name, found in others.upstream_sets.items()}
+    for vhost in raw:
+        upstreams |= {name: mapping(upstream) for name, upstream in mapping(vhost.get("upstreams")).items()}
+        sets |= {
+            name: [mapping(member) for member in found] if isinstance(found, list) else []
+            for name, found in mapping(vhost.get("upstream-sets")).items()
         }
-        self._sets: dict[str, Iterable[Mapping[str, Any]]] = {
-            name: [{"upstream": member.upstream, **_as_written(member.settings)} for member in found.members]
-            for name, found in others.upstream_sets.items()
-        }
-        for vhost in raw:
-            self._upstreams |= {name: _mapping(upstream) for name, upstream in _mapping(vhost.get("upstreams")).items()}
-            self._sets |= {name: _members(found) for name, found in _mapping(vhost.get("upstream-sets")).items()}
-        self._sets[ALL] = [{"upstream": name} for name in self._upstreams]
-        self._found: dict[str, str | None] = {}
+    sets[ALL] = [{"upstream": name} for name in upstreams]
 
-    def forwarding(self, name: str) -> str | None:
-        """The first upstream of a set that has the key."""
-        if name not in self._found:
-            self._found[name] = next(self._forwarding(name), None)
-        return self._found[name]
-
-    def _forwarding(self, name: str) -> Iterator[str]:
+    @cache
+    def forwarding(name: str) -> str | None:
         seen: set[tuple[str, object]] = set()
-        for member in self._sets.get(name, ()):
+        for member in sets.get(name, ()):
             upstream = member.get("upstream")
-            if not isinstance(upstream, str) or upstream not in self._upstreams:
+            if not isinstance(upstream, str) or upstream not in upstreams:
                 continue
-            merged = {**self._upstreams[upstream], **member}
+            merged = {**upstreams[upstream], **member}
             one = (upstream, str(merged.get("exchange")))
             if one not in seen and merged.get(_KEY) is True:
-                yield upstream
+                return upstream
             seen.add(one)  # of several with the same upstream name only the first counts
+        return None
+
+    return forwarding
 
 
-def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:
+def _as_written(entry: Upstream | SetMember) -> Mapping[str, Any]:
     """The keys of an upstream or a member that these checks read."""
-    keys = {_KEY: settings.forward_unrouted, "exchange": settings.exchange}
-    return {key: value for key, value in keys.items() if value is not None}
-
-
-def _members(raw: object) -> list[Mapping[str, Any]]:
-    return [_mapping(member) for member in raw] if isinstance(raw, list) else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    keys = {_KEY: entry.settings.forward_unrouted, "exchange": entry.settings.exchange}
+    if isinstance(entry, Upstream):
+        return keys
+    return {"upstream": entry.upstream, **{key: keys[key] for key in keys if key.replace("-", "_") in entry.written}}

@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from agent.core import model
 from agent.core.rules.resolve import ALL
-from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
@@ -34,6 +35,11 @@ class RawVhost:
     spot: Spot
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value, or an empty mapping where it is none: that is reported elsewhere."""
+    return value if isinstance(value, dict) else {}
+
+
 def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
     """The vhost "/" at the top level, and those of `vhosts`; unknown sections are reported."""
     found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) is not None for section in SECTIONS) else []
@@ -44,7 +50,7 @@ def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
             continue
         for key in inner:
             if key not in SECTIONS:
-                hint = suggest(key, SECTIONS)
+                hint = did_you_mean(key, SECTIONS)
                 place.error(f"unknown key {quoted(key)} in a vhost{hint}", key, key=True)
         if name == DEFAULT_VHOST:
             _refuse_twice(raw, inner, place)
@@ -54,14 +60,9 @@ def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
 
 def _refuse_twice(raw: Mapping[str, Any], inner: Mapping[str, Any], place: Spot) -> None:
     for section in SECTIONS:
-        above = raw.get(section)
-        both = (
-            set(above) & set(inner[section]) if isinstance(above, dict) and isinstance(inner.get(section), dict) else ()
-        )
-        for name in sorted(both):
-            place.error(
-                f"{quoted(name)} is already in '{section}' above, which is vhost '/' too", section, name, key=True
-            )
+        for name in sorted(mapping(raw.get(section)).keys() & mapping(inner.get(section)).keys()):
+            message = f"{quoted(name)} is already in '{section}' above, which is vhost '/' too"
+            place.error(message, section, name, key=True)
 
 
 def decode_vhosts(vhosts: list[RawVhost]) -> model.Definitions:
@@ -142,27 +143,23 @@ MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
 
 
 def decode_policy(name: str, raw: object, spot: Spot) -> model.Policy | None:
-    spot.findings.regex_bytes += sum(len(regex) for regex in _regexes(raw))
-    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+    policy = mapping(raw)
+    definition = mapping(policy.get("definition"))
+    if has_too_many_patterns(spot, policy.get("pattern"), definition.get(model.Choice.PATTERN)):
         spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
         return None
-    if spot.native and isinstance(raw, dict):
-        definition = raw.get("definition")
-        inner = definition if isinstance(definition, dict) else {}
-        if not has_readable_patterns(raw, spot) or not has_readable_patterns(inner, spot.at("definition")):
-            return None
+    if spot.native and not (
+        has_readable_patterns(policy, spot) and has_readable_patterns(definition, spot.at("definition"))
+    ):
+        return None
     checked = check(PolicyModel, raw, spot)
     return None if checked is None else checked.to_core(name, spot.place)
 
 
-def _regexes(raw: object) -> list[str]:
-    policy = raw if isinstance(raw, dict) else {}
-    definition = policy.get("definition")
-    found = (
-        policy.get("pattern"),
-        definition.get("federation-upstream-pattern") if isinstance(definition, dict) else "",
-    )
-    return [regex for regex in found if isinstance(regex, str)]
+def has_too_many_patterns(spot: Spot, *more: object) -> bool:
+    """True if the regular expressions of a document, with these, take too long to compile."""
+    spot.findings.regex_bytes += sum(len(regex) for regex in more if isinstance(regex, str))
+    return spot.findings.regex_bytes > MOST_REGEX_BYTES
 
 
 def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:

@@ -14,9 +14,6 @@ from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 
 JsonObjects = Iterable[Mapping[str, Any]]
-NO_POLICIES: Mapping[str, Policy] = {}
-
-
 MOST_NAMED: Final = 5
 
 
@@ -42,13 +39,10 @@ class Unusable:
         return (problem_at(Place(source), message),)
 
 
-def vhost_state(
-    exchanges: JsonObjects, queues: JsonObjects, policies: Mapping[str, Policy] = NO_POLICIES
-) -> VhostState:
-    """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
+def vhost_state(exchanges: JsonObjects, queues: JsonObjects) -> VhostState:
     return VhostState(
-        exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
-        queues={name: read_queue(name, answer, policies) for name, answer in named(queues)},
+        exchanges={name: read_exchange(name, answer, {}) for name, answer in named(exchanges)},
+        queues={name: read_queue(name, answer, {}) for name, answer in named(queues)},
     )
 
 
@@ -115,18 +109,15 @@ def _usable_arguments(answer: Mapping[str, Any]) -> tuple[Table, str | None]:
 def _bound_from(value: Field) -> Field:
     if value.tag != "A":
         return value
-    return fields.array(*(_bound_from_entry(entry) for entry in value.value))
+    return fields.array(*(_with_short_hops(entry) for entry in value.value))
 
 
-def _bound_from_entry(entry: Field) -> Field:
-    if entry.tag != "F":
+def _with_short_hops(entry: Field) -> Field:
+    hops = fields.get(entry.value, "hops") if entry.tag == "F" else None
+    if hops is None or hops.tag != "l" or not -(2**15) <= hops.value < 2**15:
         return entry
-    return fields.table(tuple((key, _short(item) if key == "hops" else item) for key, item in entry.value))
-
-
-def _short(value: Field) -> Field:
-    is_short = value.tag == "l" and -(2**15) <= value.value < 2**15
-    return fields.short(value.value) if is_short else value
+    short = fields.short(hops.value)
+    return fields.table(tuple((key, short if key == "hops" else item) for key, item in entry.value))
 
 
 def named(answers: JsonObjects) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -138,6 +129,7 @@ def named(answers: JsonObjects) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def read_exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+    """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
     table, reason = _usable_arguments(answer)
     return Exchange(
         name=name,

@@ -69,7 +69,13 @@ def read_export(data: bytes, source: str) -> Export:
     vhost = _only_vhost(raw, lists, root)
     definitions = _definitions(lists, vhost, root)
     raise_errors(problems)
-    return Export(definitions, _states(lists, vhost), _bindings(lists, vhost), tuple(in_order(problems)))
+    exchanges, queues = _by_vhost(lists["exchanges"], vhost), _by_vhost(lists["queues"], vhost)
+    return Export(
+        definitions,
+        {name: vhost_state(exchanges.get(name, ()), queues.get(name, ())) for name in {**exchanges, **queues}},
+        {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()},
+        tuple(in_order(problems)),
+    )
 
 
 def _parse(data: bytes, source: str) -> tuple[Any, Locate]:
@@ -163,15 +169,6 @@ def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[
 def _vhost(item: Mapping[str, Any], default: str) -> str:
     given = item.get("vhost", default)
     return given if isinstance(given, str) else default
-
-
-def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:
-    exchanges, queues = _by_vhost(lists["exchanges"], vhost), _by_vhost(lists["queues"], vhost)
-    return {name: vhost_state(exchanges.get(name, ()), queues.get(name, ())) for name in {**exchanges, **queues}}
-
-
-def _bindings(lists: Lists, vhost: str) -> dict[str, dict[str, tuple[Binding, ...]]]:
-    return {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()}
 
 
 @dataclass(frozen=True, slots=True)

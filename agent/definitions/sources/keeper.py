@@ -32,14 +32,10 @@ def merge(sources: Iterable[tuple[str, Definitions]]) -> Definitions:
     return Definitions({vhost: VhostDefinitions(**sections) for vhost, sections in merged.items()})
 
 
-def conflicts_of(sources: Iterable[tuple[str, Definitions]]) -> Mapping[str, Sequence[Problem]]:
-    """The names that two sources define, by vhost."""
-    return _merged_sections(sources)[1]
-
-
 def _merged_sections(
     sources: Iterable[tuple[str, Definitions]],
 ) -> tuple[dict[str, _Sections], dict[str, list[Problem]]]:
+    """The sections of all sources, and the names that two of them define; by vhost."""
     merged: dict[str, _Sections] = {}
     places: dict[tuple[str, str, str], Place] = {}
     conflicts: dict[str, list[Problem]] = {}
@@ -151,7 +147,7 @@ class Keeper:
     def _take_without_conflicts(self, source: str, reading: SourceReading) -> None:
         """Vhosts with a conflicting name stay unchanged; all are tried again when a source changes."""
         others = [(name, each.definitions) for name, each in self._good.items() if name != source]
-        conflicts = conflicts_of([*others, (source, reading.definitions)])
+        _, conflicts = _merged_sections([*others, (source, reading.definitions)])
         self._good[source] = _as_before(reading, self.in_force(source), conflicts)
         self.current = _merged(self._good)
         self._refused[source] = _Refused((), reading)

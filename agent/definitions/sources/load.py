@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
+from agent.core.text.suggest import did_you_mean
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
     DocumentFindings,
@@ -20,7 +21,6 @@ from agent.definitions.document.findings import (
     in_order,
     quoted,
     raise_errors,
-    suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
@@ -28,7 +28,7 @@ from agent.definitions.models.settings import AgentModel, HttpModel, SourcesMode
 from agent.definitions.models.validation import AnyModel, check
 from agent.definitions.models.values import kind_of
 from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
-from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
+from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts, mapping
 from agent.definitions.sources.exports import Bindings, MergedExports, read_exports
 from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
@@ -115,8 +115,7 @@ class _Loading:
         )
 
     def load_http(self) -> tuple[HttpSettings, str]:
-        agent = self._raw.get("agent")
-        raw = agent.get("http") if isinstance(agent, dict) else None
+        raw = mapping(self._raw.get("agent")).get("http")
         found = check(HttpModel, {} if raw is None else raw, self._spot.at("agent", "http"))
         if found is None:
             raise ConfigurationError(in_order(self._problems))
@@ -170,20 +169,15 @@ class _Loading:
 
     def _brokers_may_define(self) -> bool:
         """True if the broker is explicitly named as a source, so that it may define names that this file doesn't."""
-        sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
-        return (
-            isinstance(sources, dict)
-            and sources.get("management") is True
-            and isinstance(downstream, dict)
-            and "management" in downstream
-        )
+        sources, downstream = mapping(self._raw.get("definitions")), mapping(self._raw.get("downstream"))
+        return sources.get("management") is True and "management" in downstream
 
     def _refuse_unknown_sections(self) -> None:
         if "downstream" not in self._raw and any(key in self._raw for key in _OF_EXPORTS):
             raise file_error(self._path, _AN_EXPORT)
         for key in self._raw:
             if key not in ROOT_KEYS and not key.startswith(FREE):
-                hint = suggest(key, ROOT_KEYS)
+                hint = did_you_mean(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
     def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:

@@ -7,7 +7,7 @@ Why: docs/decisions/0025-problems-stay-in-a-vhost.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
 from agent.core.rules.resolve import finish
-from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors
 from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
 from agent.definitions.models.validation import check
 from agent.definitions.models.values import check_regex, kind_of
@@ -31,6 +32,8 @@ from agent.definitions.sources.decode import (
     decode_vhosts,
     find_vhosts,
     has_readable_patterns,
+    has_too_many_patterns,
+    mapping,
 )
 from agent.definitions.sources.keeper import SourceReading
 from agent.errors import ConfigurationError, Place, Problem
@@ -90,8 +93,11 @@ def _decoding_by_vhost(
     warnings: list[Problem] = []
     for vhost, of_vhost in _by_vhost(items).items():
         problems: list[Problem] = []
+        if len(of_vhost) > MAX_OF_A_VHOST:
+            place = Place(f"{broker} vhost {quoted(vhost)}")
+            refused[vhost] = (Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove unused ones"),)
+            continue
         try:
-            _refuse_too_many(broker, vhost, of_vhost, what)
             found = yield from decode(of_vhost, _spots(broker, problems))
             raise_errors(problems)
         except ConfigurationError as error:
@@ -115,12 +121,6 @@ def _by_vhost(items: Items) -> dict[str, list[Mapping[str, Any]]]:
     return found
 
 
-def _refuse_too_many(broker: str, vhost: str, items: Sized, what: str) -> None:
-    if len(items) > MAX_OF_A_VHOST:
-        place = Place(f"{broker} vhost {quoted(vhost)}")
-        raise ConfigurationError([Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove unused ones")])
-
-
 def read_global(broker: str, value: object) -> SourceReading:
     problems: list[Problem] = []
     definitions = decode_global(value, replace(_spots(broker, problems)(0, _GLOBAL), native=False))
@@ -129,17 +129,13 @@ def read_global(broker: str, value: object) -> SourceReading:
 
 
 def _spots(broker: str, problems: list[Problem]) -> SpotOf:
-    def spot(_number: int, description: str) -> Spot:
-        return Spot(DocumentFindings(_place_of(f"{broker} {description}"), problems=problems), native=True)
+    """Paths begin with the description of an object."""
 
-    return spot
-
-
-def _place_of(source: str) -> Callable[[Path, bool], Place]:
     def place(path: Path, _key: bool) -> Place:
-        return Place(source + "".join(f", {quoted(part)}" for part in path if isinstance(part, str)))
+        return Place(f"{broker} {path[0]}" + "".join(f", {quoted(part)}" for part in path[1:] if isinstance(part, str)))
 
-    return place
+    root = Spot(DocumentFindings(place, problems=problems), native=True)
+    return lambda _number, description: root.at(description)
 
 
 def decode_parameters(items: Items, spot: SpotOf, *, default_vhost: str | None = None) -> Definitions:
@@ -192,20 +188,17 @@ def decode_global(value: object, spot: Spot) -> Definitions:
         return Definitions()
     for key in value:
         if key not in (*SECTIONS, VHOSTS):
-            spot.error(f"unknown key {quoted(key)}{suggest(key, (*SECTIONS, VHOSTS))}")
+            spot.error(f"unknown key {quoted(key)}{did_you_mean(key, (*SECTIONS, VHOSTS))}")
     return decode_vhosts(find_vhosts(value, spot))
 
 
 def _decode_policies(items: Items, spot: SpotOf) -> Generator[None, None, Mapping[str, Policy]]:
     found: dict[str, Policy] = {}
-    regex_bytes = 0
     for number, policy in enumerate(items):
         name = policy.get("name")
         if isinstance(name, str):
             place = spot(number, _describe("policy", name, policy["vhost"]))
-            place.findings.regex_bytes = regex_bytes
             decoded = None if _is_unread(policy, place) else _verdict_policy(name, policy, place)
-            regex_bytes = place.findings.regex_bytes
             if decoded is not None:
                 found[name] = decoded
         yield
@@ -217,9 +210,7 @@ def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | N
     definition = federating_part(raw)
     if not definition:
         return None
-    regex = definition.get(Choice.PATTERN.value)
-    spot.findings.regex_bytes += len(regex) if isinstance(regex, str) else 0
-    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+    if has_too_many_patterns(spot, definition.get(Choice.PATTERN)):
         spot.error(f"more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in the policies of one vhost")
         return None
     if not has_readable_patterns(definition, spot.at("definition")):
@@ -255,8 +246,7 @@ def decode_other_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy
         return None
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         return None
-    spot.findings.regex_bytes += len(pattern)
-    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+    if has_too_many_patterns(spot, pattern):
         return None
     try:
         check_regex(pattern)
@@ -266,7 +256,5 @@ def decode_other_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy
 
 
 def federating_part(raw: Mapping[str, Any]) -> dict[str, Any]:
-    definition = raw.get("definition")
-    return (
-        {key: definition[key] for key in FEDERATION_KEYS if key in definition} if isinstance(definition, dict) else {}
-    )
+    definition = mapping(raw.get("definition"))
+    return {key: definition[key] for key in FEDERATION_KEYS if key in definition}

@@ -1,7 +1,7 @@
 """The entry that an exchange link adds to every message's `x-received-from`.
 
 Anyone may forge the header, and make it as large as a frame. So nothing of it is decoded: tables are walked by their
-lengths, and only a hop's cluster and vhost are compared, as bytes. `core.hops` does the same with decoded tables.
+lengths, and only a hop's cluster and vhost are compared, as bytes.
 
 Why: docs/decisions/0004-headers-as-bytes.md
 """

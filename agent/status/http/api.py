@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from agent.core.fields import to_tagged
 from agent.core.links.lifecycle import Pause, Status
 from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
@@ -15,7 +16,6 @@ from agent.core.rules.bindings import GroupedBinding
 from agent.core.settings import Histograms
 from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowledged
 from agent.core.status.causes import blamed
-from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
 from agent.slices import in_slices
 from agent.status import causes, fleet, metrics, native

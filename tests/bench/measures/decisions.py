@@ -18,7 +18,7 @@ from agent.core.model import (
     Definitions,
     Exchange,
     Federation,
-    LinkOverrides,
+    LinkSettings,
     Policy,
     Upstream,
     VhostDefinitions,
@@ -44,7 +44,7 @@ def large_cluster() -> tuple[Definitions, dict[str, VhostState]]:
     """2,000 exchanges, 50 upstreams, 200 policies, of which only the last one matches: 100,000 links."""
     here = Place("bench")
     federation = Federation(Choice.SET, "all")
-    settings = LinkOverrides(max_hops=2)
+    settings = LinkSettings(max_hops=2)
     upstreams = {f"u{i}": Upstream(f"u{i}", (parse(f"amqp://h{i}"),), here, settings) for i in range(50)}
     patterns = [*(f"^x{i}\\.[a-z]+$" for i in range(199)), "^orders-"]
     policies = {

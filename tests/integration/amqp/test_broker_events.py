@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, EventReader, NoEvents, subscribe
+from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, BrokerEvent, EventReader, NoEvents, subscribe
 from agent.amqp.connect import Connection
 from agent.amqp.wire import methods
-from agent.core.broker_events import BrokerEvent
 from agent.errors import TransientError
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.node import Node

@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent.amqp.broker_events import DEFINITION_EVENTS, NoEvents, subscribe
+from agent.amqp.broker_events import DEFINITION_EVENTS, BrokerEvent, NoEvents, subscribe
 from agent.amqp.connect import connect
 from agent.core.addresses.uri import parse
-from agent.core.broker_events import BrokerEvent
 from agent.downstream.watch import ReloadCause, Watcher
 
 

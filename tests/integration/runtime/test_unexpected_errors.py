@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 import yaml
 
-from agent.amqp.broker_events import BINDING_EVENTS
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BINDING_EVENTS, BrokerEvent
 from agent.core.links.lifecycle import Status
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.listen import Listener

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from agent.core.broker_events import EVENT_EXCHANGE
+from agent.amqp.broker_events import EVENT_EXCHANGE
 from tests.simulation.broker import events
 from tests.simulation.broker.api import PORT as API_PORT
 from tests.simulation.broker.api import Api

@@ -17,7 +17,7 @@ from agent.core.model import (
     DeleteAfter,
     ExchangeDestination,
     ExchangeSource,
-    LinkOverrides,
+    LinkSettings,
     PublishProperties,
     QueueDestination,
     QueueSource,
@@ -119,7 +119,7 @@ upstreams:
 """
     upstream = load(tmp_path, DOWNSTREAM + text).definitions.of("/").upstreams["a"]
     assert len(upstream.uris) == 2
-    assert upstream.settings == LinkOverrides(
+    assert upstream.settings == LinkSettings(
         prefetch_count=None,
         reconnect_delay=1.5,
         ack_mode=AckMode.ON_PUBLISH,
@@ -160,7 +160,7 @@ upstream-sets:
   s: [{upstream: a}, {upstream: a, trust-user-id: false, bind-nowait: true}]
 """
     vhost = load(tmp_path, DOWNSTREAM + text).definitions.of("/")
-    assert vhost.upstreams["a"].settings == LinkOverrides(
+    assert vhost.upstreams["a"].settings == LinkSettings(
         exchange="x",
         queue="q",
         consumer_tag="t",
@@ -179,8 +179,9 @@ upstream-sets:
         forward_unrouted=True,
     )
     plain, changed = vhost.upstream_sets["s"].members
-    assert plain.settings == LinkOverrides()
-    assert changed.settings == LinkOverrides(trust_user_id=False, bind_nowait=True)
+    assert (plain.settings, plain.written) == (LinkSettings(), frozenset())
+    assert changed.settings == LinkSettings(trust_user_id=False, bind_nowait=True)
+    assert changed.written == {"trust_user_id", "bind_nowait"}
 
 
 UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"

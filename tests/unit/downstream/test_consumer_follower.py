@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.downstream.consumer_follower import ConsumerFollower
 from agent.downstream.consumers import LATE, Consumers
 from agent.downstream.listen import Listener

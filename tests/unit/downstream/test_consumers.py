@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.downstream.consumers import EXPECTED_FOR, LATE, Consumers
 from agent.management.answers import ConsumerAnswer
 from tests.unit.measures import calls_of, objects_of

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.downstream.bindings import BindingChange, BindingFollower, Federated
 from agent.downstream.listen import Listener
 from agent.errors import TransientError

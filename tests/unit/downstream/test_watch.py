@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.broker_events import BrokerEvent
+from agent.amqp.broker_events import BrokerEvent
 from agent.downstream.watch import (
     MOST_EXCHANGES,
     EventSource,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from agent.core.fields import INT64
@@ -40,10 +40,6 @@ def _type(term: Term) -> Value:
     if found not in _BUILT_IN and not found.startswith("x-"):
         fail(term.at, f"write one of {', '.join(_BUILT_IN)}, or a plugin's type, which begins with x-")
     return proplists.literal(found)
-
-
-def _internal_flag(term: Term) -> Value:
-    return None if proplists.flag(term) else False
 
 
 def _declarable(term: Term) -> str:
@@ -104,10 +100,6 @@ def _real(term: Term) -> Value:
     return float(term.value)
 
 
-def _void(_: Term) -> Value:
-    return None
-
-
 _int64: Converter = proplists.whole(INT64.start, INT64.stop - 1)
 _INTEGERS = ("signedint", "unsignedint", "long", "short", "unsignedshort", "byte", "unsignedbyte", "timestamp")
 _AMQP_TYPES: dict[str, Converter] = {
@@ -119,13 +111,13 @@ _AMQP_TYPES: dict[str, Converter] = {
     "double": _real,
     "table": _arguments,
     "array": _array,
-    "void": _void,
+    "void": lambda _: None,
 }
 _EXCHANGE = {
     "type": Rule("type", _type),
     "durable": Rule("durable", proplists.flag),
     "auto_delete": Rule("auto-delete", proplists.flag),
-    "internal": Rule("internal", _internal_flag),
+    "internal": Rule("internal", lambda term: None if proplists.flag(term) else False),
     "upstream_set": Rule("upstream-set", proplists.written_name),
     "arguments": Rule("arguments", _arguments, "2.x declared the exchange without them"),
 }
@@ -292,25 +284,16 @@ class _FederationReader:
 
 
 def _check_references(federation: LegacyFederation, problems: LegacyProblems) -> None:
-    for exchange in federation.exchanges.values():
-        if exchange.upstream_set not in federation.upstream_sets:
-            _missing(
-                exchange.upstream_set,
-                "upstream_sets",
-                exchange.set_at,
-                known=federation.upstream_sets,
-                problems=problems,
-            )
-    for upstream_set in federation.upstream_sets.values():
-        for member in upstream_set.members:
-            if member.connection not in federation.connections:
-                _missing(member.connection, "connections", member.at, known=federation.connections, problems=problems)
-    every = federation.upstream_sets.get(upstreams.EVERY_UPSTREAM)
-    if every is not None and not every.is_every(federation.connections):
+    sets, connections = federation.upstream_sets, federation.connections
+    references: list[tuple[str, Place, str, Collection[str]]] = [
+        *((each.upstream_set, each.set_at, "upstream_sets", sets) for each in federation.exchanges.values()),
+        *((each.connection, each.at, "connections", connections) for found in sets.values() for each in found.members),
+    ]
+    for name, at, where, known in references:
+        if name not in known:
+            hint = did_you_mean(name, known) or "; add it there or name another"
+            problems.add(at, f"{quoted(name)} is not in {where}{hint}")
+    every = sets.get(upstreams.EVERY_UPSTREAM)
+    if every is not None and not every.is_every(connections):
         advice = "give it another name, here and wherever exchanges and clients name it"
         problems.add(every.at, f"the set 'all' can't be imported: 'all' now means every upstream of a vhost; {advice}")
-
-
-def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: LegacyProblems) -> None:
-    hint = did_you_mean(wanted, known) or "; add it there or name another"
-    problems.add(at, f"{quoted(wanted)} is not in {where}{hint}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from agent.core.text.printable import printable
+
 WIDTH = 110
 _INDENT = "  "
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _MEANT_OTHERWISE = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -114,37 +116,9 @@ def _comments(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _scalar(value: Scalar) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case float():
-            mantissa, e, exponent = repr(value).partition("e")
-            return mantissa + ("" if "." in mantissa else ".0") + e + exponent
-        case int():
-            return str(value)
-        case str():
-            return value if _is_plain(value) else f'"{"".join(_escaped(char) for char in value)}"'
-
-
-def _is_plain(text: str) -> bool:
-    return _PLAIN.fullmatch(text) is not None and text.lower() not in _MEANT_OTHERWISE
-
-
-def printable(text: str) -> str:
-    """The text on one line, with invisible characters escaped."""
-    return "".join(char if char.isprintable() else _numbered(char) for char in text)
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    return char if char.isprintable() else _numbered(char)
-
-
-def _numbered(char: str) -> str:
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02X}"
-    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _MEANT_OTHERWISE:
+        return value
+    if isinstance(value, float):
+        mantissa, e, exponent = repr(value).partition("e")
+        return mantissa + ("" if "." in mantissa else ".0") + e + exponent
+    return printable(json.dumps(value, ensure_ascii=False))  # YAML has JSON's escapes, and Python's

@@ -22,6 +22,7 @@ from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict, received_entry
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import EXCHANGE, HERE, THERE, URI, Got, Link, Sent, Settled, feed, turn, with_table
 from tests.unit.amqp.wire.strategies import names, properties_with, scalars, values
+from tests.unit.core.hop_rules import judge
 
 MARK = b"\x0fx-received-from"
 FRAME_MAX = st.sampled_from([4096, 5000, 8192, 131_072])
@@ -85,7 +86,7 @@ class Expected:
 def expected(message: Sent, setting: Setting) -> Expected:
     """By the model: everything decoded, judged and encoded again."""
     table = message.properties.headers
-    verdict = hops.judge(table, setting.max_hops, HERE)
+    verdict = judge(table, setting.max_hops, HERE)
     if verdict is not Verdict.FORWARD:
         return Expected(None, dropped=verdict.value)
     kept = message.properties if setting.trust_user_id else message.properties.lacking(USER_ID)

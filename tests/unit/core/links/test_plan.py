@@ -181,7 +181,7 @@ def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker() -> No
 
 def test_exchanges_of_the_configuration() -> None:
     place = Place("agent.yaml", 3, 1)
-    declared = [DeclaredExchange(name, "topic", place) for name in ("new", "same", "other")]
+    declared = [DeclaredExchange(Exchange(name, "topic"), place) for name in ("new", "same", "other")]
     standing = {"same": Exchange("same", "topic"), "other": Exchange("other", "direct", durable=False)}
     actions = plan.plan_declarations(downstream(), "/", declared, standing)
     assert [action.verb for action in actions] == [Verb.CREATE, Verb.KEEP, Verb.KEEP]

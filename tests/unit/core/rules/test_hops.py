@@ -8,6 +8,7 @@ from agent.core.fields import Field, Table
 from agent.core.rules import hops
 from agent.core.rules.hops import BOUND_FROM, INVALID_HEADERS, RECEIVED_FROM, Site, Verdict
 from tests.unit.core import strategies
+from tests.unit.core.hop_rules import judge
 
 DOWNSTREAM = Site("down", "/")
 UPSTREAM = Site("up", "/")
@@ -22,14 +23,14 @@ def received(*entries: Field) -> Table:
 
 
 def test_a_message_without_the_header_goes_on_whatever_max_hops_says() -> None:
-    assert hops.judge((), 1, DOWNSTREAM) is Verdict.FORWARD
+    assert judge((), 1, DOWNSTREAM) is Verdict.FORWARD
 
 
 def test_a_message_stops_at_max_hops_or_where_it_has_been() -> None:
-    assert hops.judge(received(entry("a")), 1, DOWNSTREAM) is Verdict.MAX_HOPS
-    assert hops.judge(received(entry("a")), 2, DOWNSTREAM) is Verdict.FORWARD
-    assert hops.judge(received(entry("a"), entry("down")), 5, DOWNSTREAM) is Verdict.VISITED
-    assert hops.judge(received(entry("a"), entry("down", "other")), 5, DOWNSTREAM) is Verdict.FORWARD
+    assert judge(received(entry("a")), 1, DOWNSTREAM) is Verdict.MAX_HOPS
+    assert judge(received(entry("a")), 2, DOWNSTREAM) is Verdict.FORWARD
+    assert judge(received(entry("a"), entry("down")), 5, DOWNSTREAM) is Verdict.VISITED
+    assert judge(received(entry("a"), entry("down", "other")), 5, DOWNSTREAM) is Verdict.FORWARD
 
 
 def test_an_entry_tells_where_it_was_in_the_native_plugins_order() -> None:
@@ -43,10 +44,10 @@ def test_an_entry_tells_where_it_was_in_the_native_plugins_order() -> None:
 @given(strategies.values, st.integers(1, 5))
 def test_no_forged_header_breaks_the_judgement(value: Field, max_hops: int) -> None:
     headers: Table = ((RECEIVED_FROM, value),)
-    verdict = hops.judge(headers, max_hops, DOWNSTREAM)
+    verdict = judge(headers, max_hops, DOWNSTREAM)
     if value.tag != "A":
         assert verdict is Verdict.FORWARD
-    assert hops.judge((), max_hops, DOWNSTREAM) is Verdict.FORWARD
+    assert judge((), max_hops, DOWNSTREAM) is Verdict.FORWARD
 
 
 @given(strategies.any_table, st.one_of(st.none(), strategies.values))
@@ -108,7 +109,7 @@ def test_a_binding_travels_back_exactly_as_far_as_a_message_travels_forth(chain:
 def _message_reaches_the_end(origin: int, chain: list[int], sites: list[Site]) -> bool:
     headers: Table = ()
     for i in range(origin, len(chain)):
-        if hops.judge(headers, chain[i], sites[i + 1]) is not Verdict.FORWARD:
+        if judge(headers, chain[i], sites[i + 1]) is not Verdict.FORWARD:
             return False
         headers = hops.with_entry(
             headers, RECEIVED_FROM, hops.received_entry("amqp://h", "x", redelivered=False, upstream=sites[i])

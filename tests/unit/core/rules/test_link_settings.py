@@ -3,90 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from types import NoneType
-from typing import Any, get_args, get_type_hints
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import (
-    UNSET,
-    AckMode,
-    ChannelUse,
-    CleanupMode,
-    LinkOverrides,
-    LinkSettings,
-    QueueType,
-    Unset,
-)
-from agent.core.rules.resolve import link_settings
-from agent.definitions.models.clusters import LinkSettingsModel
+from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkSettings, QueueType, SetMember
+from agent.definitions.models.clusters import LinkSettingsModel, SetMemberModel, UpstreamModel
+from agent.errors import Place
 
 TEXT = st.none() | st.text(max_size=5)
 COUNT = st.none() | st.integers(0, 9)
-FLAG = st.none() | st.booleans()
-OVERRIDES = st.builds(
-    LinkOverrides,
+SETTINGS = st.builds(
+    LinkSettings,
     exchange=TEXT,
     queue=TEXT,
     consumer_tag=TEXT,
-    prefetch_count=COUNT | st.just(UNSET),
-    reconnect_delay=st.none() | st.floats(0, 9),
-    max_hops=COUNT,
-    ack_mode=st.none() | st.sampled_from(AckMode),
-    trust_user_id=FLAG,
+    prefetch_count=COUNT,
+    reconnect_delay=st.floats(0, 9),
+    max_hops=st.integers(1, 9),
+    ack_mode=st.sampled_from(AckMode),
+    trust_user_id=st.booleans(),
     expires=COUNT,
     message_ttl=COUNT,
-    queue_type=st.none() | st.sampled_from(QueueType),
+    queue_type=st.sampled_from(QueueType),
     ha_policy=TEXT,
-    bind_nowait=FLAG,
-    channel_use_mode=st.none() | st.sampled_from(ChannelUse),
-    resource_cleanup_mode=st.none() | st.sampled_from(CleanupMode),
-    forward_unrouted=FLAG,
+    bind_nowait=st.booleans(),
+    channel_use_mode=st.sampled_from(ChannelUse),
+    resource_cleanup_mode=st.sampled_from(CleanupMode),
+    forward_unrouted=st.booleans(),
 )
-
-
-def names_of(kind: type[LinkSettings | LinkOverrides]) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def written(overrides: LinkOverrides) -> dict[str, Any]:
-    """By the one rule there is: what differs from an override that holds nothing was written."""
-    nothing = LinkOverrides()
-    values = {name: getattr(overrides, name) for name in names_of(LinkOverrides)}
-    return {name: value for name, value in values.items() if value is not getattr(nothing, name)}
-
-
-def test_overrides_have_the_fields_of_settings_and_their_types() -> None:
-    of_settings, of_overrides = get_type_hints(LinkSettings), get_type_hints(LinkOverrides)
-    assert list(of_overrides) == list(of_settings)
-    for name, kind in of_overrides.items():
-        nothing = Unset if name in {"prefetch_count", "quarantine_after", "probe", "lag_critical"} else NoneType
-        assert set(get_args(kind)) == {*(get_args(of_settings[name]) or (of_settings[name],)), nothing}
+NAMES = [field.name for field in fields(LinkSettings)]
+MEMBERS = st.builds(SetMember, st.just("u"), SETTINGS, st.frozensets(st.sampled_from(NAMES)))
 
 
 def test_the_document_has_a_key_for_every_field() -> None:
-    assert list(LinkSettingsModel.model_fields) == names_of(LinkOverrides)
+    assert list(LinkSettingsModel.model_fields) == NAMES
 
 
-@given(OVERRIDES, OVERRIDES)
-def test_a_member_wins_over_its_upstream_and_both_over_the_defaults(
-    upstream: LinkOverrides, member: LinkOverrides
+@given(SETTINGS, MEMBERS)
+def test_what_a_member_writes_wins_over_its_upstream_and_nothing_else_does(
+    upstream: LinkSettings, member: SetMember
 ) -> None:
-    found, default = link_settings(upstream, member), LinkSettings()
-    for name in names_of(LinkSettings):
-        expected = written(member).get(name, written(upstream).get(name, getattr(default, name)))
-        assert getattr(found, name) == expected
-
-
-@given(OVERRIDES)
-def test_what_is_written_alone_counts_wherever_it_is_written(overrides: LinkOverrides) -> None:
-    nothing = LinkOverrides()
-    assert link_settings(overrides, nothing) == link_settings(nothing, overrides) == link_settings(overrides, overrides)
+    found = member.over(upstream)
+    for name in NAMES:
+        expected = member.settings if name in member.written else upstream
+        assert getattr(found, name) == getattr(expected, name)
 
 
 def test_nothing_written_is_the_default_and_auto_is_a_value() -> None:
-    assert link_settings(LinkOverrides(), LinkOverrides()) == LinkSettings()
-    upstream, auto = LinkOverrides(prefetch_count=100), LinkOverrides(prefetch_count=None)
-    assert link_settings(upstream, auto).prefetch_count is None
-    assert link_settings(upstream, LinkOverrides()).prefetch_count == 100
+    plain = UpstreamModel.model_validate({"uri": "amqp://h"}).to_core("u", Place("here"))
+    upstream = UpstreamModel.model_validate({"uri": "amqp://h", "prefetch-count": 100}).to_core("u", Place("here"))
+    silent, auto = (
+        SetMemberModel.model_validate({"upstream": "u", **keys}).to_core() for keys in ({}, {"prefetch-count": "auto"})
+    )
+    assert silent.over(plain.settings) == plain.settings == LinkSettings()
+    assert auto.over(upstream.settings).prefetch_count is None
+    assert silent.over(upstream.settings).prefetch_count == 100

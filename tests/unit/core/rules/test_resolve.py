@@ -18,7 +18,7 @@ from agent.core.model import (
     Federation,
     Link,
     LinkKind,
-    LinkOverrides,
+    LinkSettings,
     Policy,
     Queue,
     QueueSource,
@@ -37,8 +37,8 @@ from agent.errors import Place, Severity
 HERE = Place("agent.yaml", 1, 1)
 
 
-def upstream(name: str, settings: LinkOverrides | None = None) -> Upstream:
-    return Upstream(name, (parse(f"amqp://{name}"),), HERE, settings or LinkOverrides())
+def upstream(name: str, settings: LinkSettings | None = None) -> Upstream:
+    return Upstream(name, (parse(f"amqp://{name}"),), HERE, settings or LinkSettings())
 
 
 def policy(
@@ -163,9 +163,17 @@ def test_what_is_never_federated() -> None:
 
 def test_a_sets_value_wins_over_the_upstreams() -> None:
     definitions = VhostDefinitions(
-        upstreams={"a": upstream("a", LinkOverrides(max_hops=2, exchange="there", expires=60000))},
+        upstreams={"a": upstream("a", LinkSettings(max_hops=2, exchange="there", expires=60000))},
         upstream_sets={
-            "s": UpstreamSet("s", (SetMember("a", LinkOverrides(max_hops=5, ack_mode=AckMode.NO_ACK)),), HERE),
+            "s": UpstreamSet(
+                "s",
+                (
+                    SetMember(
+                        "a", LinkSettings(max_hops=5, ack_mode=AckMode.NO_ACK), frozenset({"max_hops", "ack_mode"})
+                    ),
+                ),
+                HERE,
+            ),
         },
         policies={"p": policy("p", "s")},
     )
@@ -177,9 +185,9 @@ def test_a_sets_value_wins_over_the_upstreams() -> None:
 
 def test_an_upstream_may_stand_twice_in_a_set_with_different_exchanges() -> None:
     members = (
-        SetMember("a", LinkOverrides(exchange="x1")),
-        SetMember("a", LinkOverrides(exchange="x2")),
-        SetMember("a", LinkOverrides(exchange="x1")),
+        SetMember("a", LinkSettings(exchange="x1"), frozenset({"exchange"})),
+        SetMember("a", LinkSettings(exchange="x2"), frozenset({"exchange"})),
+        SetMember("a", LinkSettings(exchange="x1"), frozenset({"exchange"})),
     )
     definitions = VhostDefinitions(
         upstreams={"a": upstream("a")},
@@ -254,8 +262,8 @@ def test_an_exchange_names_its_set_itself_as_in_the_2x_days() -> None:
 
 
 def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> None:
-    declared = DeclaredExchange("x", "topic", HERE, upstream_set="all")
-    plain = DeclaredExchange("y", "topic", HERE)
+    declared = DeclaredExchange(Exchange("x", "topic"), HERE, upstream_set="all")
+    plain = DeclaredExchange(Exchange("y", "topic"), HERE)
     definitions = VhostDefinitions(upstreams={"a": upstream("a")}, exchanges={"x": declared, "y": plain})
     assert [link.name for link in solve(definitions).links] == ["x"]
     (link,) = exchange_links(solve(definitions, exchanges(Exchange("x", "direct"))))
@@ -266,7 +274,7 @@ def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> Non
     ("kind", "refused"), [("topic", False), ("fanout", False), ("headers", False), ("direct", True)]
 )
 def test_forward_unrouted_needs_a_type_that_can_ask_for_everything(kind: str, refused: bool) -> None:
-    definitions = book(policy("p"), upstreams={"a": upstream("a", LinkOverrides(forward_unrouted=True))})
+    definitions = book(policy("p"), upstreams={"a": upstream("a", LinkSettings(forward_unrouted=True))})
     found = solve(definitions, exchanges(Exchange("x", kind)))
     assert (found.links[0].problem is not None) == refused
     assert [problem.severity for problem in found.problems] == [Severity.ERROR] * refused
@@ -302,7 +310,7 @@ def test_ids_stay_the_same_whatever_else_comes_or_goes() -> None:
 @pytest.mark.parametrize("count", [300, pytest.param(2_000, marks=pytest.mark.thorough)])
 def test_a_large_cluster_resolves_in_time_that_grows_with_its_links(count: int) -> None:
     """2,000 exchanges, 50 upstreams, 200 policies: each exchange tried against all of them."""
-    upstreams = {f"u{i}": upstream(f"u{i}", LinkOverrides(max_hops=2)) for i in range(50)}
+    upstreams = {f"u{i}": upstream(f"u{i}", LinkSettings(max_hops=2)) for i in range(50)}
     policies = {f"p{i}": policy(f"p{i}", pattern=f"^x{i}\\.[a-z]+$", priority=i + 1) for i in range(199)}
     definitions = VhostDefinitions(upstreams=upstreams, policies={**policies, "last": policy("last")})
     state = exchanges(*(Exchange(f"orders-{i}", "topic") for i in range(count)))

@@ -14,6 +14,7 @@ from agent.core.rules import hops
 from agent.core.rules.bindings import Route
 from agent.core.topology.findings import Arrival, Part, Remedy, examine, ranges
 from agent.core.topology.graph import Graph, Hop, Node, bound, copies
+from tests.unit.core.hop_rules import judge
 
 Edges = Mapping[int, Sequence[int]]
 """For each downstream site the numbers of its upstream sites."""
@@ -173,7 +174,7 @@ def by_headers(federation: Graph, publisher: Node) -> dict[Node, int]:
     while ahead:
         at, headers = ahead.pop()
         for hop in federation.leaving(at):
-            if hops.judge(headers, hop.max_hops, hop.downstream.site) is hops.Verdict.FORWARD:
+            if judge(headers, hop.max_hops, hop.downstream.site) is hops.Verdict.FORWARD:
                 entry = hops.received_entry("amqp://h", "x", redelivered=False, upstream=at.site)
                 found[hop.downstream] = found.get(hop.downstream, 0) + 1
                 ahead.append((hop.downstream, hops.with_entry(headers, hops.RECEIVED_FROM, entry)))

@@ -14,7 +14,7 @@ from agent.core.model import (
     Definitions,
     ExchangeDestination,
     Federation,
-    LinkOverrides,
+    LinkSettings,
     Policy,
     QueueDestination,
     QueueSource,
@@ -43,7 +43,7 @@ def member(
 ) -> Member:
     policy = Policy("p", pattern, apply_to, 0, Federation(Choice.UPSTREAM, "u"), HERE)
     found = VhostDefinitions(
-        {"u": Upstream("u", (parse(upstream),), HERE, LinkOverrides(max_hops=2))},
+        {"u": Upstream("u", (parse(upstream),), HERE, LinkSettings(max_hops=2))},
         policies={"p": policy},
         shovels=shovels or {},
     )

@@ -6,7 +6,13 @@ import pytest
 
 from agent.core.fields import Field
 from agent.core.model import ApplyTo, Binding, Choice, Exchange, Federation, Policy, Queue, QueueType
-from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
+from agent.definitions.sources.downstream_state import (
+    bindings_by_source,
+    named,
+    read_exchange,
+    read_queue,
+    vhost_state,
+)
 from agent.errors import Place
 
 POLICY = Policy("p", "^x", ApplyTo.ALL, 0, Federation(Choice.SET, "all"), Place("http://h"))
@@ -26,7 +32,7 @@ def test_exchanges_with_the_brokers_verdict() -> None:
         },
         {"name": "y", "type": "fanout", "durable": False, "auto_delete": True, "internal": True, "policy": "other"},
     ]
-    assert vhost_state(answers, [], {"p": POLICY}).exchanges == {
+    assert {name: read_exchange(name, each, {"p": POLICY}) for name, each in named(answers)} == {
         "x": Exchange("x", "topic", arguments=(("a", Field("S", "t")), ("b", Field("l", 1))), policy=POLICY),
         "y": Exchange("y", "fanout", durable=False, auto_delete=True, internal=True),
     }
@@ -37,7 +43,7 @@ def test_queues() -> None:
         {"name": "q", "type": "quorum", "durable": True, "auto_delete": False, "exclusive": False, "policy": "p"},
         {"name": "s", "type": "stream", "durable": True, "exclusive": None, "policy": None, "arguments": []},
     ]
-    assert vhost_state([], answers, {"p": POLICY}).queues == {
+    assert {name: read_queue(name, each, {"p": POLICY}) for name, each in named(answers)} == {
         "q": Queue("q", QueueType.QUORUM, policy=POLICY),
         "s": Queue("s", None),
     }

@@ -11,7 +11,7 @@ import yaml as pyyaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import Choice, Federation, LinkOverrides
+from agent.core.model import Choice, Federation, LinkSettings
 from agent.definitions.document.findings import Path
 from agent.definitions.document.json_text import JsonText
 from agent.definitions.models.downstream_objects import NO_FEDERATION
@@ -85,7 +85,7 @@ def complaints(data: bytes) -> list[str]:
 def test_a_whole_broker(encode: Any) -> None:
     export = read_export(encode(EXPORT).encode(), "f")
     vhost = export.definitions.of("/")
-    assert vhost.upstreams["a"].settings == LinkOverrides(max_hops=2)
+    assert vhost.upstreams["a"].settings == LinkSettings(max_hops=2)
     assert set(vhost.upstreams) == {"a", "b"}
     assert vhost.policies["p"].federation == Federation(Choice.SET, "all")
     assert vhost.policies["q"].federation is None  # it takes part in matching
@@ -194,7 +194,7 @@ def test_what_is_no_export(data: bytes, complaint: str) -> None:
 def test_texts_are_taken_literally() -> None:
     value = {"uri": "amqp://h", "exchange": "${env:HOME}"}
     export = read({"parameters": [{"vhost": "/", "component": "federation-upstream", "name": "a", "value": value}]})
-    assert export.definitions.of("/").upstreams["a"].settings == LinkOverrides(exchange="${env:HOME}")
+    assert export.definitions.of("/").upstreams["a"].settings == LinkSettings(exchange="${env:HOME}")
 
 
 def test_strange_items_are_passed_over() -> None:

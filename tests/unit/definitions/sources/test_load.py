@@ -16,7 +16,7 @@ from agent.core.model import (
     Binding,
     Choice,
     Federation,
-    LinkOverrides,
+    LinkSettings,
     QueueDestination,
     QueueSource,
     SetMember,
@@ -66,16 +66,16 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     assert settings.agent.status_export == StatusExportSettings(f"{tmp_path}/var/status", 10, 60)
     assert (settings.agent.name, settings.agent.group, settings.agent.stall_after) == ("dc2-a", "dc2", 30)
     assert settings.sources == SourceSettings(management=True, files=(str(tmp_path / "definitions.json"),))
-    assert vhost.upstreams["origin"].settings == LinkOverrides(max_hops=1)
+    assert vhost.upstreams["origin"].settings == LinkSettings(max_hops=1)
     assert str(vhost.upstreams["origin"].place) == f"{tmp_path}/agent.yaml:13:3"
     assert vhost.upstream_sets["both-dcs"].members == (
         SetMember("origin"),
-        SetMember("other", LinkOverrides(exchange="elsewhere")),
+        SetMember("other", LinkSettings(exchange="elsewhere"), frozenset({"exchange"})),
     )
     policy = vhost.policies["exchange-federation"]
     assert (policy.apply_to, policy.priority) == (ApplyTo.EXCHANGES, 10)
     assert policy.federation == Federation(Choice.SET, "all")
-    assert vhost.exchanges["my-exchange"].arguments == (("alternate-exchange", Field("S", "my-ae")),)
+    assert vhost.exchanges["my-exchange"].exchange.arguments == (("alternate-exchange", Field("S", "my-ae")),)
     assert vhost.bindings["my-exchange"] == (
         Binding("orders.#"),
         Binding("", (("type", Field("S", "read")), ("x-match", Field("S", "all")))),
@@ -358,7 +358,7 @@ upstreams:
     assert a.password.reveal() == "p"
     assert a.tls
     assert (a.tls.cacertfile, a.tls.verify, a.tls.password and a.tls.password.reveal()) == ("ca.pem", False, "k")
-    assert upstreams["a"].settings == LinkOverrides(ack_mode=AckMode.NO_ACK)
+    assert upstreams["a"].settings == LinkSettings(ack_mode=AckMode.NO_ACK)
     assert upstreams["b"].uris[0].safe == "amqp://[::1]"
     assert (upstreams["c"].uris[0].mechanisms, upstreams["c"].uris[0].heartbeat) == ((), 5)
     assert [warning.message for warning in configuration.warnings] == [

@@ -12,7 +12,7 @@ from agent.core.model import (
     ApplyTo,
     Choice,
     Federation,
-    LinkOverrides,
+    LinkSettings,
     QueueDestination,
     QueueSource,
     SetMember,
@@ -80,9 +80,11 @@ def test_parameters_become_definitions() -> None:
             parameter("federation", "local-username", "guest"),
         ]
     ).definitions
-    assert found.of("/").upstreams["a"].settings == LinkOverrides(max_hops=2)
+    assert found.of("/").upstreams["a"].settings == LinkSettings(max_hops=2)
     assert str(found.of("/").upstreams["a"].place) == f"{API} federation-upstream 'a' in vhost '/'"
-    assert found.of("/").upstream_sets["s"].members == (SetMember("a", LinkOverrides(exchange="e")),)
+    assert found.of("/").upstream_sets["s"].members == (
+        SetMember("a", LinkSettings(exchange="e"), frozenset({"exchange"})),
+    )
     shovel = found.of("/").shovels["d"]
     assert (shovel.source, shovel.destination) == (QueueSource("q"), QueueDestination("r"))
     assert set(found.of("v").upstreams) == {"a"}
@@ -176,7 +178,7 @@ def test_a_broker_makes_nobody_read_files_or_the_environment() -> None:
         parameters=[parameter("federation-upstream", "a", {"uri": "amqp://h", "exchange": text})],
         global_value={"upstreams": {"b": {"host": "h", "username": "${env:HOME}"}}},
     ).definitions
-    assert found.of("/").upstreams["a"].settings == LinkOverrides(exchange=text)
+    assert found.of("/").upstreams["a"].settings == LinkSettings(exchange=text)
     assert found.of("/").upstreams["b"].uris[0].user == "${env:HOME}"
 
 

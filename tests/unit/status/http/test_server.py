@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
+from agent.core.fields import from_tagged
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Link
@@ -22,7 +23,6 @@ from agent.core.permissions import Grant, Need, Permission, grant_command, needs
 from agent.core.rules import hops
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.hops import Site
-from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError, Failure, FailureKind, PermanentError, Side
 from agent.status.entry import Gauges
 from tests.unit.core.some_links import shovel_link

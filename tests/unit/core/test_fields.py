@@ -5,8 +5,7 @@ import json
 import pytest
 from hypothesis import given
 
-from agent.core.fields import Field, Table
-from agent.core.tagged import from_tagged, to_tagged
+from agent.core.fields import Field, Table, from_tagged, to_tagged
 from tests.unit.core.strategies import any_table
 
 
