@@ -14,9 +14,12 @@ import json
 import os
 import ssl
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypedDict
+from functools import cache, partial
+from heapq import nsmallest
+from types import UnionType
+from typing import Annotated, Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 import aiohttp
 
@@ -52,7 +55,7 @@ LinksByStatus = Annotated[
 
 class EdgeView(TypedDict):
     upstream: str
-    destination: str | None
+    destination: str | None  # none of an earlier release: its cluster
     is_known: Annotated[bool, "Whether its cluster was reached."]
     links: LinksByStatus
     rate: Seconds
@@ -92,7 +95,7 @@ class FleetEdge:
     """All links from one cluster to another that this agent runs."""
 
     is_known: bool = False  # the cluster they come from was reached; otherwise its address
-    links: Counter[Status] = field(default_factory=Counter)
+    links: Counter[str] = field(default_factory=Counter)
     rate: float = 0.0
     waiting: int = 0
     is_exact: bool = True
@@ -121,6 +124,7 @@ async def summary(board: Board) -> AgentSummary:
             edge.add(entry, now)
     links += board.deleted()
     causes = causes_of(links, downstream=board.downstream_name)
+    most = nsmallest(MOST_EDGES, edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
     return {
         "agent": board.owner,
         "group": board.group,
@@ -131,19 +135,10 @@ async def summary(board: Board) -> AgentSummary:
         "now": rfc3339(now),
         "level": level_of(links),
         "verdict": verdict(causes, links, now=now),
-        "links": _by_status(Counter(link.status for link in links)),
-        "edges": [_edge_view(ends, edge) for ends, edge in _most(edges)],
+        "links": dict(Counter[str](link.status for link in links)),
+        "edges": [_edge_view(ends, edge) for ends, edge in most],
         "edges_left_out": max(0, len(edges) - MOST_EDGES),
     }
-
-
-def _most(edges: Mapping[tuple[str, str], FleetEdge]) -> list[tuple[tuple[str, str], FleetEdge]]:
-    found = sorted(edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
-    return found[:MOST_EDGES]
-
-
-def _by_status(links: Counter[Status]) -> dict[str, int]:
-    return {str(status): number for status, number in links.items()}
 
 
 def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
@@ -151,7 +146,7 @@ def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
         "upstream": ends[0],
         "destination": ends[1],
         "is_known": edge.is_known,
-        "links": _by_status(edge.links),
+        "links": dict(edge.links),
         "rate": round(edge.rate, 2),
         "waiting": edge.waiting,
         "is_exact": edge.is_exact,
@@ -304,66 +299,34 @@ class UnusableAnswerError(Exception):
     """A peer's answer that can't be shown."""
 
 
-def checked(found: object) -> AgentSummary:
+def checked(found: Any) -> AgentSummary:
     """The summary of another agent, which may be anything: only what is known and bounded is passed on."""
-    fields = _fields(found)
-    level = _text(fields.get("level"))
-    edges = fields.get("edges")
-    if level not in set(Level) or not isinstance(edges, list):
-        raise UnusableAnswerError(_NOT_OURS)
-    return {
-        "agent": _text(fields.get("agent")),
-        "group": _text(fields.get("group")),
-        "cluster": _text_or_none(fields.get("cluster")),
-        "version": _text(fields.get("version")),
-        "ready": fields.get("ready") is True,
-        "unread": _text_or_none(fields.get("unread")),
-        "now": _text(fields.get("now")),
-        "level": Level(level),
-        "verdict": _text(fields.get("verdict")),
-        "links": _checked_counts(fields.get("links")),
-        "edges": [_checked_edge(each) for each in edges[:MOST_EDGES]],
-        "edges_left_out": int(_number(fields.get("edges_left_out"))) + max(0, len(edges) - MOST_EDGES),
-    }
+    summary: AgentSummary = _checked(found, AgentSummary)
+    summary["edges_left_out"] += max(0, len(found["edges"]) - MOST_EDGES)
+    return summary
 
 
-def _checked_edge(found: object) -> EdgeView:
-    fields = _fields(found)
-    return {
-        "upstream": _text(fields.get("upstream")),
-        "destination": _text_or_none(fields.get("destination")),  # none of an earlier release: its cluster
-        "is_known": fields.get("is_known") is True,
-        "links": _checked_counts(fields.get("links")),
-        "rate": _number(fields.get("rate")),
-        "waiting": int(_number(fields.get("waiting"))),
-        "is_exact": fields.get("is_exact") is True,
-        "oldest_unconfirmed_seconds": _number(fields.get("oldest_unconfirmed_seconds")),
-    }
+_hints_of: Final = cache(partial(get_type_hints, include_extras=True))
 
 
-def _fields(found: object) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise UnusableAnswerError(_NOT_OURS)
-    return found
-
-
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise UnusableAnswerError(_NOT_OURS)
-    return found[:LONGEST]
-
-
-def _text_or_none(found: object) -> str | None:
-    return None if found is None else _text(found)
-
-
-def _checked_counts(found: object) -> dict[str, int]:
-    """States that a later release may have are left out."""
-    fields = _fields(found)
-    return {str(status): int(_number(fields[status])) for status in Status if status in fields}
-
-
-def _number(found: object) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= MOST:
-        raise UnusableAnswerError(_NOT_OURS)
-    return found
+def _checked(found: Any, of: Any) -> Any:
+    """The value as that type. States that a later release may have are left out."""
+    origin, arguments = get_origin(of), get_args(of)
+    if origin is Annotated:
+        return _checked(found, arguments[0])
+    if origin is UnionType:
+        return None if found is None else _checked(found, arguments[0])
+    match found:
+        case _ if of is bool:
+            return found is True
+        case str() if of is str or (of is Level and found in set(Level)):
+            return of(found[:LONGEST])
+        case int() | float() if of in {int, float} and not isinstance(found, bool) and 0 <= found <= MOST:
+            return int(found) if of is int else found
+        case list() if origin is list:
+            return [_checked(each, arguments[0]) for each in found[:MOST_EDGES]]
+        case dict() if origin is dict:
+            return {str(status): _checked(found[status], int) for status in Status if status in found}
+        case dict() if is_typeddict(of):
+            return {name: _checked(found.get(name), hint) for name, hint in _hints_of(of).items()}
+    raise UnusableAnswerError(_NOT_OURS)
