@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from agent import look_up, network, read_in_time
+from agent import look_up, network
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
 from agent.check import trial
@@ -54,7 +54,7 @@ def row(what: str) -> str:
         ("a file for `import-legacy`", [size(file_commands.MAX_LEGACY)]),
         ("one value of `${env:…}` or `${file:…}`", [size(interpolate.MAX_VALUE_BYTES), size(interpolate.MAX_LENGTH)]),
         ("a file with certificates or a key", [size(network.MAX_FILE)]),
-        ("a file on a disk that hangs", [seconds(read_in_time.DEADLINE)]),
+        ("a file on a disk that hangs", [seconds(network.READ_WITHIN)]),
         ("addresses of one upstream or shovel", [f"{values.MAX_ADDRESSES:,}"]),
         ("a policy's `pattern`", [f"{values.MAX_PATTERN:,} bytes", size(decode.MOST_REGEX_BYTES)]),
         (
