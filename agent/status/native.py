@@ -13,7 +13,7 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import MOVING, BoardEntry, Gauges
 from agent.status.json_schema import Count, LinkId
-from agent.status.views import EndsView, ends, shown_destination, shown_uri
+from agent.status.views import EndsView, ends, shown_uri
 
 _UP: Final[Mapping[Status, str]] = {**dict.fromkeys(MOVING, "running"), Status.STARTING: "starting"}
 PROTOCOL: Final = "amqp091"
@@ -95,7 +95,7 @@ def native_link(board: Board, entry: BoardEntry) -> dict[str, Any]:
         "node": board.owner,
         "type": link.kind,
         **ends(link, gauges),
-        "uri": shown_uri(link, gauges) or "",
+        "uri": shown_uri(gauges.uri, link.uris) or "",
         "vhost": link.vhost,
         "upstream": link.upstream,
         "id": link.id,
@@ -116,7 +116,7 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
         "type": "dynamic",
         "state": BLOCKED if is_blocked else shovel_state(state),  # the plugin counts such a one as running
         "timestamp": _time(entry.since),
-        "src_uri": shown_uri(link, gauges) or "",
+        "src_uri": shown_uri(gauges.uri, link.uris) or "",
         "src_protocol": PROTOCOL,
         "dest_protocol": PROTOCOL,
         **(_of_shovel(link, gauges) if isinstance(link, ShovelLink) else {}),
@@ -132,7 +132,8 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
 def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
-    return {"dest_uri": shown_destination(link, gauges)} | {key.replace("-", "_"): keys[key] for key in keys}
+    uri = shown_uri(gauges.destination, link.shovel.destination_uris) or ""
+    return {"dest_uri": uri} | {key.replace("-", "_"): keys[key] for key in keys}
 
 
 def _time(seconds: float) -> str:
