@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
-from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
@@ -28,10 +25,9 @@ from agent.management.answers import (
     WhoamiAnswer,
     taking,
 )
-from agent.management.transport import NOT_RABBITMQ, Contexts, Transport
+from agent.management.transport import NOT_RABBITMQ, Transport
 
 T = TypeVar("T")
-DEFAULT_TIMEOUT = 30.0
 _ANY_TAG = "the tag management, monitoring or policymaker"
 _POLICYMAKER = "the tag policymaker or administrator"
 _ADMINISTRATOR = "the tag administrator"
@@ -55,32 +51,11 @@ def _columns(answer: type[object]) -> str:
     return f"columns={','.join(answer.__annotations__)}"
 
 
-class ManagementClient:
+class ManagementClient(Transport):
     """One cluster's HTTP API, which the agent reads, but for one thing that it deletes; `urls` are interchangeable.
 
     Use it with `async with`.
     """
-
-    def __init__(
-        self,
-        urls: Sequence[HttpUrl],
-        *,
-        where: str = "downstream",
-        setting: str = "downstream.management",
-        timeout: float = DEFAULT_TIMEOUT,
-        contexts: Contexts | None = None,
-    ) -> None:
-        self._where = where
-        self._transport = Transport(urls, where=where, setting=setting, timeout=timeout, contexts=contexts)
-
-    async def __aenter__(self) -> Self:
-        await self._transport.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._transport.__aexit__(kind, error, trace)
 
     async def overview(self) -> Overview:
         return await self._one(f"overview?{_columns(Overview)}", Overview)
@@ -119,15 +94,10 @@ class ManagementClient:
     async def operator_policies_of(self, vhost: str) -> list[PolicyAnswer]:
         return await self._list(f"operator-policies/{encode(vhost)}", PolicyAnswer, needs=_POLICYMAKER)
 
-    @property
-    def date(self) -> str | None:
-        """The broker's time in its last answer, as HTTP writes it."""
-        return self._transport.date
-
     async def delete_shovel(self, vhost: str, name: str) -> None:
         """Deletes the parameter that defines a shovel; nothing happens where there is none."""
         needs = f"{_POLICYMAKER}, and permissions in vhost {vhost!r}"
-        await self._transport.delete(f"parameters/shovel/{encode(vhost)}/{encode(name)}", needs=needs)
+        await self.delete(f"parameters/shovel/{encode(vhost)}/{encode(name)}", needs=needs)
 
     async def shovels(self) -> list[ShovelAnswer] | None:
         """The shovels of the native plugin; None where rabbitmq_shovel_management isn't enabled."""
@@ -146,7 +116,7 @@ class ManagementClient:
 
     async def global_parameter(self, name: str) -> Any | None:
         """A global parameter's value, None if it isn't set."""
-        answer = await self._transport.get(f"global-parameters/{encode(name)}", needs=_POLICYMAKER)
+        answer = await self.get(f"global-parameters/{encode(name)}", needs=_POLICYMAKER)
         return answer.get("value") if isinstance(answer, dict) else None
 
     async def exchanges(self, vhost: str) -> list[ExchangeAnswer]:
@@ -187,10 +157,10 @@ class ManagementClient:
         return found
 
     async def _list_or_none(self, path: str, answer: type[T], *, needs: str) -> list[T] | None:
-        return await self._transport.get_list(path, needs=needs, take=taking(answer))
+        return await self.get_list(path, needs=needs, take=taking(answer))
 
     async def _one(self, path: str, answer: type[T]) -> T:
-        found = await self._transport.get(path, needs=_ANY_TAG)
+        found = await self.get(path, needs=_ANY_TAG)
         try:
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:

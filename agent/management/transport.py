@@ -33,6 +33,7 @@ from agent.network import explain, hung_up, server_name, tls_context
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _MOST_TEXT = 2_000  # is examined
 _MAX_TEXT = 200
+DEFAULT_TIMEOUT = 30.0
 MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
 _TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
@@ -80,7 +81,13 @@ class Transport:
     """
 
     def __init__(
-        self, urls: Sequence[HttpUrl], *, where: str, setting: str, timeout: float, contexts: Contexts | None = None
+        self,
+        urls: Sequence[HttpUrl],
+        *,
+        where: str = "downstream",
+        setting: str = "downstream.management",
+        timeout: float = DEFAULT_TIMEOUT,
+        contexts: Contexts | None = None,
     ) -> None:
         if not urls:
             raise ValueError("no address of an HTTP API")

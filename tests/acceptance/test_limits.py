@@ -20,7 +20,7 @@ from agent.definitions.document import findings, interpolate, yaml
 from agent.definitions.models import settings, values
 from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
-from agent.management import client, elements, transport
+from agent.management import elements, transport
 from agent.runtime.replicas import replica
 from agent.status import fleet, history
 from agent.status.export import exporter, files
@@ -95,7 +95,7 @@ def row(what: str) -> str:
         ("names being looked up", [f"{look_up.MOST}"]),
         ("reaching an address, and logging in", [seconds(connect.LONGEST_STEP)]),
         ("an answer of a broker to a request", [seconds(login.PATIENCE)]),
-        ("an answer of the HTTP API", [seconds(client.DEFAULT_TIMEOUT)]),
+        ("an answer of the HTTP API", [seconds(transport.DEFAULT_TIMEOUT)]),
         (
             "silence of a connection",
             [f"{seconds(uri.DEFAULT_HEARTBEAT)} by default", f"{seconds(replica.HEARTBEAT)} in a group"],
