@@ -13,9 +13,9 @@ import asyncio
 import json
 import os
 import ssl
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from heapq import nsmallest
 from types import UnionType
@@ -90,41 +90,18 @@ class FleetView(TypedDict):
     agents: list[AgentView]
 
 
-@dataclass
-class FleetEdge:
-    """All links from one cluster to another that this agent runs."""
-
-    is_known: bool = False  # the cluster they come from was reached; otherwise its address
-    links: Counter[str] = field(default_factory=Counter)
-    rate: float = 0.0
-    waiting: int = 0
-    is_exact: bool = True
-    oldest_unconfirmed: float = 0.0
-
-    def add(self, entry: BoardEntry, now: float) -> None:
-        gauges = entry.gauges()
-        self.links[entry.state.status] += 1
-        self.rate += entry.rate(now)
-        self.waiting += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
-        self.is_exact = self.is_exact and gauges.backlog is not None and gauges.backlog_is_exact
-        self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)
-
-
 async def summary(board: Board) -> AgentSummary:
     """This agent in short."""
     now = board.clock()
-    edges: defaultdict[tuple[str, str], FleetEdge] = defaultdict(FleetEdge)
+    edges: dict[tuple[str, str], EdgeView] = {}
     links = []
     async for entry in in_slices(board):
         links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
-            source = board.source_of(entry.link, entry.gauges())
-            edge = edges[source.name, board.destination_of(entry.link, entry.gauges()).name]
-            edge.is_known = edge.is_known or source.is_known
-            edge.add(entry, now)
+            _add(edges, board, entry, now)
     links += board.deleted()
     causes = causes_of(links, downstream=board.downstream_name)
-    most = nsmallest(MOST_EDGES, edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
+    most = nsmallest(MOST_EDGES, edges.items(), key=lambda pair: (-sum(pair[1]["links"].values()), pair[0]))
     return {
         "agent": board.owner,
         "group": board.group,
@@ -136,22 +113,33 @@ async def summary(board: Board) -> AgentSummary:
         "level": level_of(links),
         "verdict": verdict(causes, links, now=now),
         "links": dict(Counter[str](link.status for link in links)),
-        "edges": [_edge_view(ends, edge) for ends, edge in most],
+        "edges": [edge | {"rate": round(edge["rate"], 2)} for _, edge in most],
         "edges_left_out": max(0, len(edges) - MOST_EDGES),
     }
 
 
-def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
-    return {
-        "upstream": ends[0],
-        "destination": ends[1],
-        "is_known": edge.is_known,
-        "links": dict(edge.links),
-        "rate": round(edge.rate, 2),
-        "waiting": edge.waiting,
-        "is_exact": edge.is_exact,
-        "oldest_unconfirmed_seconds": round(edge.oldest_unconfirmed, 3),
+def _add(edges: dict[tuple[str, str], EdgeView], board: Board, entry: BoardEntry, now: float) -> None:
+    """Adds a link to those from its cluster to that where its messages go."""
+    gauges, status = entry.gauges(), entry.state.status
+    source, destination = board.source_of(entry.link, gauges), board.destination_of(entry.link, gauges)
+    new: EdgeView = {
+        "upstream": source.name,
+        "destination": destination.name,
+        "is_known": False,
+        "links": {},
+        "rate": 0.0,
+        "waiting": 0,
+        "is_exact": True,
+        "oldest_unconfirmed_seconds": 0.0,
     }
+    edge = edges.setdefault((source.name, destination.name), new)
+    edge["is_known"] |= source.is_known
+    edge["links"][status] = edge["links"].get(status, 0) + 1
+    edge["rate"] += entry.rate(now)
+    edge["waiting"] += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
+    edge["is_exact"] &= gauges.backlog is not None and gauges.backlog_is_exact
+    oldest = round(gauges.oldest_unconfirmed, 3)
+    edge["oldest_unconfirmed_seconds"] = max(edge["oldest_unconfirmed_seconds"], oldest)
 
 
 @dataclass(frozen=True, slots=True)
