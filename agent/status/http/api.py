@@ -11,9 +11,7 @@ from aiohttp import web
 
 from agent.core.links.lifecycle import Pause, Status
 from agent.core.links.pauses import paused
-from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
-from agent.core.rules.bindings import GroupedBinding
 from agent.core.settings import Histograms
 from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowledged
 from agent.core.status.causes import blamed
@@ -222,8 +220,11 @@ class HttpApi:
             "noticing_is_refused": known.canary_is_refused,
         }
         async with self._limit.slot():
-            groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
-            bindings = await compact_list(groups)
+            # Some of them a broker can't bind.
+            bindings = await compact_list(
+                [each.routing_key, to_tagged(each.arguments), each in known.bound]
+                async for each in in_slices((*known.bound, *known.left_out))
+            )
         head = compact({"status": entry.state.status, "uris": uris})
         return answer_text(f'{head[:-1]},"known":{compact(found)[:-1]},"bindings":{bindings}}}}}')
 
@@ -321,11 +322,6 @@ def _end_of(given: Mapping[str, Any], now: float) -> float | None:
 
 def _no_link(link_id: str) -> NotFound:
     return NotFound(text=f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
-
-
-def _group(group: GroupedBinding, known: Known) -> list[Any]:
-    """Routing key, arguments, and whether it is bound; some a broker can't bind."""
-    return [group.routing_key, to_tagged(group.arguments), group in known.bound]
 
 
 async def _stream_events(request: web.Request, board: Board, limit: ResponseLimit) -> web.StreamResponse:
