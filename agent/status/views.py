@@ -12,8 +12,7 @@ from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.core.permissions import Permission
 from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Board
-from agent.status.clusters import Broker
+from agent.status.board import Board, Broker
 from agent.status.entry import BoardEntry, Gauges
 from agent.status.history import HistoryView, Range
 from agent.status.json_schema import Count, LinkId, Seconds, Time
