@@ -35,6 +35,7 @@ from agent.status.board import Board
 from agent.status.causes import facts
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Seconds, Time
+from agent.status.views import LinksByStatus
 
 MOST_EDGES: Final = 500
 PATIENCE: Final = 3.0
@@ -46,18 +47,14 @@ MOST: Final = 10**15  # of any number
 _HOW: Final = "write its token into the URL: http://agent:TOKEN@HOST:PORT"
 _NOT_OURS: Final = "answers, but not as an agent of this release does"
 
-LinksByStatus = Annotated[
-    dict[str, int],
-    ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status}),
-    "Links by status; of those that there are.",
-]
+PresentLinks = Annotated[LinksByStatus, "Links by status; of those that there are."]
 
 
 class EdgeView(TypedDict):
     upstream: str
     destination: str | None  # none of an earlier release: its cluster
     is_known: Annotated[bool, "Whether its cluster was reached."]
-    links: LinksByStatus
+    links: PresentLinks
     rate: Seconds
     waiting: Count
     is_exact: bool
@@ -74,7 +71,7 @@ class AgentSummary(TypedDict):
     now: str
     level: Level
     verdict: str
-    links: LinksByStatus
+    links: PresentLinks
     edges: list[EdgeView]
     edges_left_out: Count
 
@@ -151,9 +148,6 @@ class PeerAnswer:
     error: str = ""
 
 
-_NO_ANSWER_YET: Final = PeerAnswer(error="hasn't answered yet")
-
-
 class Peers:
     def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]], *, patience: float = PATIENCE) -> None:
         """`patience` is the number of seconds in which a peer has to answer."""
@@ -175,7 +169,8 @@ class Peers:
                 self._asked_at, self._asked = self._board.monotonic(), set(urls)
                 await self._ask_all(urls)
         own = PeerAnswer(await summary(self._board), self._board.clock())
-        known = [(None, own), *((url, self._answers.get(url, _NO_ANSWER_YET)) for url in urls)]
+        none_yet = PeerAnswer(error="hasn't answered yet")
+        known = [(None, own), *((url, self._answers.get(url, none_yet)) for url in urls)]
         return {"agents": [_agent_view(url, answer) for url, answer in _each_once(known)]}
 
     async def _ask_all(self, urls: tuple[HttpUrl, ...]) -> None:

@@ -244,6 +244,11 @@ class QuarantineView(TypedDict):
     quarantined: Annotated[Count, "Messages put there since the agent started."]
 
 
+LinksByStatus = Annotated[
+    dict[str, int], ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status})
+]
+
+
 class AgentOverview(TypedDict):
     agent: str
     group: str
@@ -257,11 +262,7 @@ class AgentOverview(TypedDict):
     reload_success: bool
     reloaded: Time | None
     now: Time
-    links: Annotated[
-        dict[str, int],
-        ("required", tuple(map(str, Status))),
-        ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status}),
-    ]
+    links: Annotated[LinksByStatus, ("required", tuple(map(str, Status)))]
     quarantine: QuarantineView
 
 
