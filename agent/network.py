@@ -1,4 +1,9 @@
-"""Shared by all connections: TLS contexts, and network errors in an operator's words."""
+"""Shared by all connections: TLS contexts, the files that they need, and network errors in an operator's words.
+
+Tenants may name the files: a disk that hangs affects nothing else.
+
+Why: docs/decisions/0021-files-that-tenants-name.md
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,22 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
-from agent.read_file import UnreadableError
-from agent.read_in_time import HangingError, read_in_time
+from agent.read_file import UnreadableError, read_file
 
 NO_SNI = "disable"
 _TLS: Final = Failure(FailureKind.TLS)
 MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it
+READ_WITHIN: Final = 10.0  # seconds
+MOST_HANGING: Final = 32  # threads that may wait for a disk at the same time
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _CLIENT_CERTIFICATE_WANTED = "ALERT_CERTIFICATE_REQUIRED"
@@ -30,7 +39,8 @@ async def tls_context(tls: Tls, *, where: str) -> ssl.SSLContext:
     """RabbitMQ's `depth` has no counterpart in Python and is ignored. Anyone who may define an upstream can name these
     files, so they are read with limits; OpenSSL gets only what was read.
     """
-    files = {key: await _read(path, where=where, key=key) for key, path in _paths(tls).items()}
+    named = {"cacertfile": tls.cacertfile, "certfile": tls.certfile, "keyfile": tls.keyfile}
+    files = {key: await _read(path, where=where, key=key) for key, path in named.items() if path is not None}
     return await asyncio.to_thread(_context, tls, files, where)
 
 
@@ -48,6 +58,58 @@ async def read_certificates(path: str) -> list[bytes]:
         return [ssl.PEM_cert_to_DER_cert(found) for found in _CERTIFICATE.findall(text)]
     except (UnreadableError, ValueError):
         return []
+
+
+class HangingError(UnreadableError):
+    """The disk doesn't answer now; it may later."""
+
+
+async def read_in_time(
+    path: str, limit: int, *, within: float = READ_WITHIN, read: Callable[[str, int], bytes] = read_file
+) -> bytes:
+    """`read_file` within a deadline.
+
+    The thread is a daemon, so the end of the process doesn't wait for it either. A file that hangs is not read again
+    before it answers.
+    """
+    _refuse_hanging(path)
+    reader = _FileReader(path, partial(read, path, limit))
+    reader.start()
+    try:
+        async with asyncio.timeout(within):
+            return await asyncio.wrap_future(reader.done)
+    except TimeoutError as error:
+        raise HangingError(f"the file can't be read within {within:g} s; check the disk that it is on") from error
+    finally:
+        reader.is_left = not reader.done.done()
+
+
+class _FileReader(threading.Thread):
+    """Reads one file; `is_left` when the result is no longer awaited."""
+
+    def __init__(self, path: str, read: Callable[[], bytes]) -> None:
+        super().__init__(name=f"read {path}", daemon=True)
+        self.path = path
+        self.is_left = False
+        self.done: Future[bytes] = Future()
+        self.done.set_running_or_notify_cancel()  # from here on it can't be cancelled
+        self._read = read
+
+    def run(self) -> None:
+        try:
+            data = self._read()
+        except UnreadableError as error:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(data)
+
+
+def _refuse_hanging(path: str) -> None:
+    hanging = [each.path for each in threading.enumerate() if isinstance(each, _FileReader) and each.is_left]
+    if path in hanging:
+        raise HangingError("an earlier attempt to read the file still hangs; check the disk that it is on")
+    if len(hanging) >= MOST_HANGING:
+        raise HangingError(f"{MOST_HANGING} other files hang; check the disks that certificates are on")
 
 
 def explain(error: BaseException, *, where: str, seconds: float | None = None) -> BrokerError:
@@ -79,11 +141,6 @@ def hung_up(tls: Tls, *, where: str) -> BrokerError:
     return TransientError(f"{where}: closed by the server right after TLS began: {advice}", facts=_TLS)
 
 
-def _paths(tls: Tls) -> dict[str, str]:
-    named = {"cacertfile": tls.cacertfile, "certfile": tls.certfile, "keyfile": tls.keyfile}
-    return {key: path for key, path in named.items() if path is not None}
-
-
 async def _read(path: str, *, where: str, key: str) -> bytes:
     try:
         return await read_in_time(path, MAX_FILE)
@@ -94,31 +151,21 @@ async def _read(path: str, *, where: str, key: str) -> bytes:
 
 
 def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext:
-    context = _trusting(tls, files.get("cacertfile"), where)
-    if tls.certfile is not None:
-        try:
-            _show(context, tls, files)
-        except (OSError, ValueError) as error:
-            named = tls.certfile if tls.keyfile is None else f"{tls.certfile} and keyfile {tls.keyfile}"
-            reason = _why_unloadable(error, "not a PEM certificate with its key, or the key's password is wrong")
-            raise PermanentError(f"{where}: certfile {named} can't be used: {reason}", facts=_TLS) from error
-    return context
-
-
-def _show(context: ssl.SSLContext, tls: Tls, files: Mapping[str, bytes]) -> None:
     # With a function, OpenSSL never asks for the password on the terminal.
     password = tls.password.reveal() if tls.password else ""
-    with _in_memory(files["certfile"]) as certfile, _in_memory(files.get("keyfile", b"")) as keyfile:
-        context.load_cert_chain(certfile, keyfile if tls.keyfile is not None else None, password=lambda: password)
-
-
-def _trusting(tls: Tls, authorities: bytes | None, where: str) -> ssl.SSLContext:
+    what, why = f"cacertfile {tls.cacertfile}", "not a file of PEM certificates"
     try:
-        with _in_memory(authorities or b"") as cacertfile:
-            context = ssl.create_default_context(cafile=None if authorities is None else cacertfile)
+        with _in_memory(files.get("cacertfile", b"")) as cacertfile:
+            context = ssl.create_default_context(cafile=None if tls.cacertfile is None else cacertfile)
+        if tls.certfile is not None:
+            what = f"certfile {tls.certfile}" + ("" if tls.keyfile is None else f" and keyfile {tls.keyfile}")
+            why = "not a PEM certificate with its key, or the key's password is wrong"
+            with _in_memory(files["certfile"]) as certfile, _in_memory(files.get("keyfile", b"")) as keyfile:
+                context.load_cert_chain(certfile, None if tls.keyfile is None else keyfile, password=lambda: password)
     except (OSError, ValueError) as error:
-        reason = _why_unloadable(error, "not a file of PEM certificates")
-        raise PermanentError(f"{where}: cacertfile {tls.cacertfile} can't be used: {reason}", facts=_TLS) from error
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            why = error.strerror or why
+        raise PermanentError(f"{where}: {what} can't be used: {why}", facts=_TLS) from error
     if not tls.verify or tls.server_name_indication == NO_SNI:
         context.check_hostname = False
     if not tls.verify:
@@ -133,12 +180,6 @@ def _in_memory(data: bytes) -> Iterator[str]:
         file.write(data)
         file.flush()
         yield f"/proc/self/fd/{file.fileno()}"
-
-
-def _why_unloadable(error: OSError | ValueError, otherwise: str) -> str:
-    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.strerror:
-        return error.strerror
-    return otherwise
 
 
 def _why_tls(error: ssl.SSLError) -> str:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -26,12 +25,6 @@ CALLBACKS: Final = "callbacks of the event loop"
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Latest:
-    kind: str
-    at: float
-
-
 class UnexpectedErrors:
     """The errors that nobody foresaw, by the task in which they happened.
 
@@ -41,7 +34,7 @@ class UnexpectedErrors:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.counts: dict[str, int] = {}
-        self._latest: dict[str, _Latest] = {}
+        self._latest: dict[str, tuple[str, float]] = {}  # the kind of error, and when it happened
 
     def expect(self, task: str) -> None:
         """Counts 0 from now on: a rate is only known of what was counted before."""
@@ -50,7 +43,7 @@ class UnexpectedErrors:
     def report(self, task: str, error: BaseException, **about: object) -> None:
         kind = type(error).__name__
         self.counts[task] = self.counts.get(task, 0) + 1
-        self._latest[task] = _Latest(kind, self.clock())
+        self._latest[task] = kind, self.clock()
         with suppress(Exception):  # a log that can't be written must not end the task that reports
             log.error("unexpected error", task=task, error=kind, **about, exc_info=error)
 
@@ -80,10 +73,10 @@ class UnexpectedErrors:
         """The recent ones, as an operator is shown them; an error's text may hold anything, so only the log has it."""
         now = self.clock()
         return tuple(
-            f"unexpected error in the task {task!r} ({latest.kind}), {self.counts[task]} since the agent started: "
+            f"unexpected error in the task {task!r} ({kind}), {self.counts[task]} since the agent started: "
             "the log holds the details; report it"
-            for task, latest in self._latest.items()
-            if now - latest.at <= SHOWN_FOR
+            for task, (kind, at) in self._latest.items()
+            if now - at <= SHOWN_FOR
         )
 
 

@@ -1,10 +1,31 @@
-"""Responses of the HTTP API, as RabbitMQ spells them; `agent.definitions` turns them into the model."""
+"""Responses of the HTTP API, as RabbitMQ spells them; `agent.definitions` turns them into the model.
+
+They are checked before use: a proxy, or another server, may send anything. A key that every release sends has to be
+there, and of its type; one that is `NotRequired` is taken as it is.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from collections.abc import Callable, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
-Tables: TypeAlias = list[dict[str, Any]]
+from agent.core.fields import UNREAD
+
+T = TypeVar("T")
+Table: TypeAlias = Annotated[dict[str, Any], list]
+"""Old releases write an empty table as []."""
 
 
 class Overview(TypedDict):
@@ -24,7 +45,7 @@ class ParameterAnswer(TypedDict):
     vhost: str
     component: str
     name: str
-    value: Any
+    value: NotRequired[Any]
 
 
 PolicyAnswer = TypedDict(
@@ -33,9 +54,9 @@ PolicyAnswer = TypedDict(
         "vhost": str,
         "name": str,
         "pattern": str,
-        "apply-to": str,
-        "definition": dict[str, Any],
-        "priority": int | float,
+        "apply-to": NotRequired[str],
+        "definition": Table,
+        "priority": NotRequired[int | float],
     },
 )
 
@@ -48,7 +69,7 @@ class ExchangeAnswer(TypedDict):
     durable: bool
     auto_delete: bool
     internal: bool
-    arguments: dict[str, Any]
+    arguments: Table
     policy: NotRequired[str]
 
 
@@ -60,10 +81,10 @@ class QueueAnswer(TypedDict):
     name: str
     type: NotRequired[str]
     state: NotRequired[str]
-    durable: bool
-    auto_delete: bool
-    exclusive: bool | None
-    arguments: dict[str, Any]
+    durable: NotRequired[bool]
+    auto_delete: NotRequired[bool]
+    exclusive: NotRequired[bool | None]
+    arguments: NotRequired[dict[str, Any]]
     policy: NotRequired[str | None]
     messages: NotRequired[int]
 
@@ -83,16 +104,16 @@ class BindingAnswer(TypedDict):
     destination: str
     destination_type: Literal["queue", "exchange"]
     routing_key: str
-    arguments: dict[str, Any]
+    arguments: Table
 
 
 class FederationLinkAnswer(TypedDict):
     """A link of the native plugin; other keys differ by release."""
 
     vhost: str
-    type: Literal["exchange", "queue"]
+    type: NotRequired[Literal["exchange", "queue"]]
     upstream: str
-    status: str
+    status: NotRequired[str]
     exchange: NotRequired[str]
     queue: NotRequired[str]
     upstream_exchange: NotRequired[str]
@@ -158,3 +179,36 @@ class PermissionAnswer(TypedDict):
     configure: str
     write: str
     read: str
+
+
+class ShapeError(ValueError):
+    """An object lacks a key that every release of RabbitMQ sends; the message completes "an object …"."""
+
+
+_NAMES: Final[Mapping[type, str]] = {str: "text", dict: "a mapping", list: "a list", bool: "true or false"}
+
+
+def taking(answer: type[T]) -> Callable[[Mapping[str, Any]], T]:
+    """A function that keeps the keys of an answer, sharing their text among all objects; it raises ShapeError."""
+    hints = get_type_hints(answer, include_extras=True)
+    needed = {key: _kinds(hint) for key, hint in hints.items() if get_origin(hint) is not NotRequired}
+    keys = (*hints, UNREAD)
+
+    def take(found: Mapping[str, Any]) -> T:
+        is_whole = UNREAD not in found
+        for key, kinds in needed.items():
+            if key not in found:
+                if is_whole or kinds == (str,):  # texts are there even if an object could not be read completely
+                    raise ShapeError(f"has no {key!r}")
+            elif not isinstance(found[key], kinds):
+                raise ShapeError(f"has no {key!r} that is {' or '.join(_NAMES[kind] for kind in kinds)}")
+        return cast("T", {key: found[key] for key in keys if key in found})
+
+    return take
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return (*_kinds(hint.__origin__), *hint.__metadata__)
+    return (str if origin is Literal else origin or hint,)

@@ -28,12 +28,8 @@ _MOST_DIGITS: Final = 400  # more than any double has
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 
 
-class _Moved:
-    """Progress without an object."""
-
-
-_MOVED: Final = _Moved()
-_Step: TypeAlias = dict[str, Any] | _Moved | None
+_Step: TypeAlias = dict[str, Any] | bool
+"""An object, or True for progress without one; False if more data has to arrive first."""
 
 
 class NotAListError(ValueError):
@@ -71,24 +67,20 @@ class ListReader:
         """Raises NotAListError or TooMuchError; `final` with the last piece."""
         self._text = self._text[self._at :] + self._bytes.decode(data, final)
         self._at = 0
-        while True:
-            found = self._step(final=final)
-            if found is None:
-                break
+        while (found := self._step(final=final)) is not False:
             if isinstance(found, dict):
                 yield found
         if final and self._next:
             raise NotAListError("the list doesn't end")
 
     def _step(self, *, final: bool) -> _Step:
-        """One step of parsing; None if more data has to arrive first."""
         if self._skipping is not None:
             return self._skip(self._skipping)
         blanks = _BLANKS.match(self._text, self._at)
         self._at = self._at if blanks is None else blanks.end()
         letter = self._text[self._at : self._at + 1]
         if not letter:
-            return None
+            return False
         if self._next == "{" and letter == "{":
             return self._object(final=final)
         return self._punctuation(letter)
@@ -98,12 +90,12 @@ class ListReader:
             raise NotAListError("not a list of objects")
         self._next = {"[": "{", ",": "{", "]": ""}[letter]
         self._at += 1
-        return _MOVED
+        return True
 
     def _object(self, *, final: bool) -> _Step:
         there = len(self._text) - self._at
         if there < self._wanted and not final:
-            return None
+            return False
         try:
             found, end = self._decode()
         except json.JSONDecodeError as error:
@@ -112,7 +104,7 @@ class ListReader:
             if final:
                 raise NotAListError("no JSON") from error
             self._wanted = 2 * there  # so that a slow sender doesn't cause the same bytes to be parsed repeatedly
-            return None
+            return False
         except RecursionError:
             return self._give_up(f"is nested deeper than {MAX_DEPTH} levels")
         if end - self._at > MAX_OBJECT:
@@ -149,7 +141,7 @@ class ListReader:
 
     def _give_up(self, reason: str) -> _Step:
         self._skipping = _Outline(reason)
-        return _MOVED
+        return True
 
     def _skip(self, outline: _Outline) -> _Step:
         before, self._at = self._at, outline.read(self._text, self._at)
@@ -157,7 +149,7 @@ class ListReader:
         if self._skipped > MAX_SKIPPED:
             raise TooMuchError(f"objects larger than {MAX_SKIPPED // 1024 // 1024} MiB")
         if not outline.is_complete:
-            return None
+            return False
         self._skipping = None
         return self._passed({**outline.members, UNREAD: outline.reason})
 

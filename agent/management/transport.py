@@ -11,6 +11,8 @@ import errno
 import json
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -24,18 +26,18 @@ from agent.core.addresses.url_text import Tls
 from agent.core.text.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.look_up import Resolver
+from agent.management.answers import ShapeError
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
-from agent.management.shapes import ShapeError
 from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _MOST_TEXT = 2_000  # is examined
 _MAX_TEXT = 200
+DEFAULT_TIMEOUT = 30.0
 MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
 _TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
 ATTEMPTS: Final = 3
-GET: Final = "GET"
 DELETE: Final = "DELETE"
 FIRST_WAIT, LONGEST_WAIT = 0.2, 1.0  # before another attempt, at most
 _CONNECT_WITHIN: Final = 5.0
@@ -48,7 +50,6 @@ _ONLY_LOCAL = "User can only log in via localhost"
 T = TypeVar("T")
 Contexts: TypeAlias = dict[Tls, ssl.SSLContext]
 """TLS contexts by settings. Each takes 20 ms and a megabyte: clients that ask many brokers share them."""
-Read: TypeAlias = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 
 class TooLargeError(PermanentError):
@@ -59,11 +60,18 @@ class PassingError(TransientError):
     """A reset, a time-out or a gateway without a broker behind it: the same question may be answered in a moment."""
 
 
-class Missing:
-    """RabbitMQ responded that there is no such object, or no such route."""
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """`needs` is the tag or permission that the path needs; `read` reads the body of what is found, if there is any."""
 
+    path: str
+    needs: str
+    read: Callable[[aiohttp.ClientResponse], Awaitable[Any]] | None = None
+    method: str = "GET"
 
-MISSING = Missing()
+    @property
+    def route(self) -> str:
+        return f"{self.method} /api/{self.path.partition('?')[0]}"
 
 
 class Transport:
@@ -73,7 +81,13 @@ class Transport:
     """
 
     def __init__(
-        self, urls: Sequence[HttpUrl], *, where: str, setting: str, timeout: float, contexts: Contexts | None = None
+        self,
+        urls: Sequence[HttpUrl],
+        *,
+        where: str = "downstream",
+        setting: str = "downstream.management",
+        timeout: float = DEFAULT_TIMEOUT,
+        contexts: Contexts | None = None,
     ) -> None:
         if not urls:
             raise ValueError("no address of an HTTP API")
@@ -101,7 +115,7 @@ class Transport:
             await self._session.close()
 
     async def get(self, path: str, *, needs: str) -> Any:
-        """The response's JSON, or MISSING; `needs` is the tag or permission that the path needs."""
+        """The response's JSON, None where there is no such object or route."""
 
         async def read(response: aiohttp.ClientResponse) -> Any:
             body = await _whole(response)
@@ -109,26 +123,18 @@ class Transport:
                 raise TooMuchError(f"more than {MAX_ONE // 1024} KiB")
             return _json(body)
 
-        return await self._answer(path, needs, read)
+        return await self._answer(_Request(path, needs, read))
 
-    async def get_list(self, path: str, *, needs: str, take: Callable[[Mapping[str, Any]], T]) -> list[T] | Missing:
-        """The results of `take` for each object of the response's list, or MISSING. It is parsed while it arrives."""
-
-        async def read(response: aiohttp.ClientResponse) -> Any:
-            return await _objects(response, take)
-
-        found: list[T] | Missing = await self._answer(path, needs, read)
+    async def get_list(self, path: str, *, needs: str, take: Callable[[Mapping[str, Any]], T]) -> list[T] | None:
+        """The results of `take` for each object of the response's list, or None. It is parsed while it arrives."""
+        found: list[T] | None = await self._answer(_Request(path, needs, partial(_objects, take=take)))
         return found
 
     async def delete(self, path: str, *, needs: str) -> None:
         """Returns once there is no such object, whoever deleted it."""
+        await self._answer(_Request(path, needs, method=DELETE))
 
-        async def read(_: aiohttp.ClientResponse) -> Any:
-            return None
-
-        await self._answer(path, needs, read, method=DELETE)
-
-    async def _answer(self, path: str, needs: str, read: Read, *, method: str = GET) -> Any:
+    async def _answer(self, request: _Request) -> Any:
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._timeout
         again = AsyncRetrying(
@@ -140,10 +146,10 @@ class Transport:
         async for attempt in again:
             with attempt:
                 is_first = attempt.retry_state.attempt_number == 1
-                return await self._first(path, needs, read, method=method, ends=None if is_first else ends)
+                return await self._first(request, None if is_first else ends)
         raise AssertionError("the last attempt answers or raises")
 
-    async def _first(self, path: str, needs: str, read: Read, *, method: str, ends: float | None) -> Any:
+    async def _first(self, request: _Request, ends: float | None) -> Any:
         """The first answer; each address has all of the time-out, or, where that `ends`, what is left of it."""
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
@@ -152,7 +158,7 @@ class Transport:
                 failures.append(PassingError(f"{self._where} {url.safe}: no answer within {self._timeout:g} s"))
                 break
             try:
-                answer = await self._ask(url, path, needs, method=method, read=read, within=within)
+                answer = await self._ask(url, request, within)
             except TooLargeError:
                 raise  # the others would respond the same
             except BrokerError as error:
@@ -160,23 +166,20 @@ class Transport:
                 if url.tls is not None:
                     self._contexts.pop(url.tls, None)  # its files may have been renewed
             else:
-                self._prefer(url)
+                self._urls.remove(url)
+                self._urls.insert(0, url)
                 return answer
         raise _joined(failures)
 
-    def _prefer(self, url: HttpUrl) -> None:
-        self._urls.remove(url)
-        self._urls.insert(0, url)
-
-    async def _ask(self, url: HttpUrl, path: str, needs: str, *, method: str, read: Read, within: float) -> Any:
+    async def _ask(self, url: HttpUrl, request: _Request, within: float) -> Any:
         where = f"{self._where} {url.safe}"
-        route = f"{method} /api/{path.partition('?')[0]}"
         try:
-            return await self._exchange(url, path, where, method=method, needs=needs, read=read, within=within)
-        except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
-            # Not chained: such an error holds the request's headers, and so the password.
-            kind = PassingError if isinstance(error, aiohttp.ClientPayloadError) else TransientError
-            raise kind(f"{where}: {_brief(error)}: {NOT_RABBITMQ}") from None
+            return await self._exchange(url, where, request, within)
+        # Neither is chained: such an error holds the request's headers, and so the password.
+        except aiohttp.ClientPayloadError:
+            raise PassingError(f"{where}: the response was cut short: {NOT_RABBITMQ}") from None
+        except aiohttp.ClientResponseError:
+            raise TransientError(f"{where}: the server doesn't speak HTTP: {NOT_RABBITMQ}") from None
         except (aiohttp.ClientError, OSError) as error:
             is_hang_up = _is_hang_up(error)
             if url.tls is not None and is_hang_up:
@@ -187,28 +190,20 @@ class Transport:
                 explained = PassingError(str(explained))
             raise explained from error
         except TooMuchError as error:
-            raise TooLargeError(f"{where}: {route}: the response has {error}: {_TOO_LARGE}") from error
+            raise TooLargeError(f"{where}: {request.route}: the response has {error}: {_TOO_LARGE}") from error
         except ShapeError as error:
-            raise PermanentError(f"{where}: {route}: an object of the response {error}: {NOT_RABBITMQ}") from error
+            message = f"{where}: {request.route}: an object of the response {error}: {NOT_RABBITMQ}"
+            raise PermanentError(message) from error
         except NotAListError as error:
-            raise PermanentError(f"{where}: {route}: the response can't be read ({error}): {NOT_RABBITMQ}") from error
+            message = f"{where}: {request.route}: the response can't be read ({error}): {NOT_RABBITMQ}"
+            raise PermanentError(message) from error
 
-    async def _exchange(
-        self,
-        url: HttpUrl,
-        path: str,
-        where: str,
-        *,
-        method: str,
-        needs: str,
-        read: Read,
-        within: float,
-    ) -> Any:
+    async def _exchange(self, url: HttpUrl, where: str, request: _Request, within: float) -> Any:
         if self._session is None:
             raise RuntimeError("the client is used outside its `async with`")
         async with self._session.request(
-            method,
-            URL(f"{url.safe}/api/{path}", encoded=True),
+            request.method,
+            URL(f"{url.safe}/api/{request.path}", encoded=True),
             # No Accept: with one, RabbitMQ answers a missing route with 406.
             headers={"Authorization": _basic(url), "Accept-Encoding": "identity"},
             allow_redirects=False,
@@ -219,16 +214,17 @@ class Transport:
             self.date = response.headers.get("Date")
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
-            if method == DELETE and response.status == 204:
+            if request.method == DELETE and response.status == 204:
                 return None
             is_json = response.content_type == "application/json"
-            if response.status == 200 and is_json:
-                answer = await read(response)
+            if response.status == 200 and is_json and request.read is not None:
+                answer = await request.read(response)
                 if answer is not None:
                     return answer
             body = await _whole(response) or b""  # to its end: it may be cut short
             refusal = _json(body) if is_json else None
-            return self._refused(url, where, response=response, answer=refusal, needs=needs)
+            self._refuse(url, where, response=response, answer=refusal, needs=request.needs)
+            return None
 
     async def _context(self, url: HttpUrl, where: str) -> ssl.SSLContext | bool:
         if url.tls is None:
@@ -238,13 +234,12 @@ class Transport:
             found = self._contexts[url.tls] = await tls_context(url.tls, where=where)
         return found
 
-    def _refused(
-        self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, needs: str
-    ) -> Missing:
-        status, content_type = response.status, response.content_type
+    def _refuse(self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, needs: str) -> None:
+        """Raises, unless RabbitMQ responded that there is no such object or route."""
+        status = response.status
         reason = _shown(str(answer.get("reason", "")), url) if isinstance(answer, dict) else ""
         if status == 404 and reason:
-            return MISSING
+            return
         if status in {401, 403}:
             what, advice = self._refusal(url.user, reason, needs)
             raise PermanentError(f"{where}: {what} ({status}): {advice}")
@@ -254,7 +249,7 @@ class Transport:
             raise failure(f"{where}: the HTTP API fails ({why}): see the broker's log")
         if 300 <= status < 400:
             raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
-        kind = _shown(content_type, url)
+        kind = _shown(response.content_type, url)
         raise PermanentError(f"{where}: unexpected response ({status}, {kind}): {NOT_RABBITMQ}")
 
     def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
@@ -312,14 +307,6 @@ def _json(body: bytes) -> Any:
 def _is_hang_up(error: aiohttp.ClientError | OSError) -> bool:
     reset = isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}
     return reset or isinstance(error, aiohttp.ServerDisconnectedError)
-
-
-def _brief(error: aiohttp.ClientError) -> str:
-    return (
-        "the server doesn't speak HTTP"
-        if isinstance(error, aiohttp.ClientResponseError)
-        else "the response was cut short"
-    )
 
 
 def _joined(failures: Sequence[BrokerError]) -> BrokerError:

@@ -44,8 +44,7 @@ from agent.runtime.ticker import tick_links
 from agent.runtime.upstream_counters import TASK as LOOKING_UPSTREAM
 from agent.runtime.upstream_counters import UpstreamCounters
 from agent.slices import in_slices, steps_in_slices
-from agent.status.board import Board
-from agent.status.clusters import address_of
+from agent.status.board import Board, address_of
 from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end

@@ -16,13 +16,14 @@ from agent.core.model import Link, LinkKind, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
 from agent.status.changes import Feed, RecentTransitions, Transition
-from agent.status.clusters import Broker, Clusters, address_of
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
 
 MOST_DELETED: Final = 1_000
+MOST_NAMES: Final = 10_000
 THIS_CLUSTER: Final = "this cluster"  # where its name isn't known
 
+Address = tuple[str, int]
 OnTransition = Callable[[BoardEntry, LinkState | None], None]
 """Called immediately at every change of a link's status, with the previous state; a new link has none."""
 
@@ -35,6 +36,45 @@ class QuarantineDepth:
     messages: int | None = None
     is_exact: bool = False
     unseen: int = 0
+
+
+def address_of(uri: AmqpUri) -> Address:
+    return uri.connect_host.lower(), uri.connect_port
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as operators know it: by its cluster's name where that is known, else by its address."""
+
+    name: str
+    is_known: bool  # by its cluster's name
+    is_downstream: bool
+
+
+@dataclass(slots=True)
+class Clusters:
+    """Names of clusters by address: a link that never connected learns the name from those that did. `downstream` are
+    the addresses of the agent's own; the names at `most` addresses are remembered."""
+
+    downstream: frozenset[Address] = frozenset()
+    most: int = MOST_NAMES
+    _names: dict[Address, str] = field(default_factory=dict)
+
+    def learn(self, uri: AmqpUri, cluster: str) -> bool:
+        """Store the name of a cluster; True if it is another one than before."""
+        address = address_of(uri)
+        before = self._names.pop(address, None)
+        self._names[address] = cluster
+        if len(self._names) > self.most:
+            del self._names[next(iter(self._names))]
+        return before != cluster
+
+    def name_of(self, uris: Iterable[AmqpUri]) -> str | None:
+        """The first name that is known for these addresses."""
+        return next((name for uri in uris if (name := self._names.get(address_of(uri))) is not None), None)
+
+    def is_downstream(self, uri: AmqpUri) -> bool:
+        return uri.is_downstream_itself or address_of(uri) in self.downstream
 
 
 @dataclass

@@ -28,8 +28,7 @@ from agent.core.status.causes import (
 from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind
 from agent.slices import in_slices
-from agent.status.board import Board
-from agent.status.clusters import Broker
+from agent.status.board import Board, Broker
 from agent.status.entry import BoardEntry, Gauges
 from agent.status.json_schema import Count, LinkId, Time
 from agent.status.views import FailureView, ShownFailure, failure_view
@@ -169,18 +168,20 @@ def facts(board: Board, entry: BoardEntry, now: float) -> LinkFacts:
     gauges = entry.gauges()
     source, destination = board.source_of(entry.link, gauges), board.destination_of(entry.link, gauges)
     recurring = entry.outages.recurring(now) if entry.state.status in _COMING_BACK else None
-    trouble_since = entry.outages.since(now) if recurring is None else recurring.first
+    is_behind = entry.critical_since is not None  # of which other notes are no reason
+    if recurring is None:
+        failure, error, trouble_since = entry.state.failure, entry.state.error, entry.outages.since(now)
+        error = error or (gauges.trouble if is_behind else gauges.note)
+    else:
+        failure, error, trouble_since = recurring.failure, recurring.error, recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
         confirmed = max(entry.flowed_at(now) or 0.0, now - gauges.oldest_unconfirmed)
         trouble_since = min(trouble_since, confirmed)  # it is stalled only after some time
-    is_behind = entry.critical_since is not None  # of which other notes are no reason
     return LinkFacts(
         id=entry.link.id,
         status=entry.state.status,
-        failure=entry.state.failure if recurring is None else recurring.failure,
-        error=(entry.state.error or (gauges.trouble if is_behind else gauges.note))
-        if recurring is None
-        else recurring.error,
+        failure=failure,
+        error=error,
         upstream=source.name,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG_PAUSE,

@@ -19,8 +19,7 @@ from agent.status.json_schema import Count, LinkId, Time
 KEPT: Final = 2_000  # half a megabyte; an outage of a thousand links, and that it ended
 
 
-@dataclass(frozen=True, slots=True)
-class FeedChanges:
+class FeedChanges(NamedTuple):
     """Ids of links; the sender reads the board at that time, so it sends the latest state."""
 
     gone: tuple[str, ...]

@@ -162,13 +162,15 @@ class BoardEntry:
                 self.ran_until = now
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since, self.changed_for = now, reason
-        if _is_another_trouble(self.state, state):
+        before = self.state
+        # A link that is down may be so for another reason each time it tries.
+        if (state.status, state.error, state.broken) != (before.status, before.error, before.broken):
             self.reason = reason
             self.outages.update(now, state.status, state.failure, state.error, worked=worked)
         if state.broken is not None and self.state.broken is None:
             failure = state.broken.failure
             self.failures[failure.side or Side.UPSTREAM, word_of(failure)] += 1
-        if (state.status, state.error) != (self.state.status, self.state.error):
+        if (state.status, state.error) != (before.status, before.error):
             self.history.add_transition(now, state.status, reason, state.error)
         self.state = state
 
@@ -272,9 +274,3 @@ class BoardEntry:
         meter, gauges = self.meter, self.gauges()
         messages = meter.forwarded, meter.bytes, gauges.in_flight, gauges.backlog
         return LinkSample(now, *messages, gauges.oldest_unconfirmed)
-
-
-def _is_another_trouble(before: LinkState, after: LinkState) -> bool:
-    """True if the trouble is another one than before. A link that is down may be so for another reason each time it
-    tries."""
-    return (after.status, after.error, after.broken) != (before.status, before.error, before.broken)

@@ -13,10 +13,13 @@ import asyncio
 import json
 import os
 import ssl
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypedDict
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from heapq import nsmallest
+from types import UnionType
+from typing import Annotated, Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 import aiohttp
 
@@ -32,6 +35,7 @@ from agent.status.board import Board
 from agent.status.causes import facts
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Seconds, Time
+from agent.status.views import LinksByStatus
 
 MOST_EDGES: Final = 500
 PATIENCE: Final = 3.0
@@ -43,18 +47,14 @@ MOST: Final = 10**15  # of any number
 _HOW: Final = "write its token into the URL: http://agent:TOKEN@HOST:PORT"
 _NOT_OURS: Final = "answers, but not as an agent of this release does"
 
-LinksByStatus = Annotated[
-    dict[str, int],
-    ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status}),
-    "Links by status; of those that there are.",
-]
+PresentLinks = Annotated[LinksByStatus, "Links by status; of those that there are."]
 
 
 class EdgeView(TypedDict):
     upstream: str
-    destination: str | None
+    destination: str | None  # none of an earlier release: its cluster
     is_known: Annotated[bool, "Whether its cluster was reached."]
-    links: LinksByStatus
+    links: PresentLinks
     rate: Seconds
     waiting: Count
     is_exact: bool
@@ -71,7 +71,7 @@ class AgentSummary(TypedDict):
     now: str
     level: Level
     verdict: str
-    links: LinksByStatus
+    links: PresentLinks
     edges: list[EdgeView]
     edges_left_out: Count
 
@@ -87,40 +87,18 @@ class FleetView(TypedDict):
     agents: list[AgentView]
 
 
-@dataclass
-class FleetEdge:
-    """All links from one cluster to another that this agent runs."""
-
-    is_known: bool = False  # the cluster they come from was reached; otherwise its address
-    links: Counter[Status] = field(default_factory=Counter)
-    rate: float = 0.0
-    waiting: int = 0
-    is_exact: bool = True
-    oldest_unconfirmed: float = 0.0
-
-    def add(self, entry: BoardEntry, now: float) -> None:
-        gauges = entry.gauges()
-        self.links[entry.state.status] += 1
-        self.rate += entry.rate(now)
-        self.waiting += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
-        self.is_exact = self.is_exact and gauges.backlog is not None and gauges.backlog_is_exact
-        self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)
-
-
 async def summary(board: Board) -> AgentSummary:
     """This agent in short."""
     now = board.clock()
-    edges: defaultdict[tuple[str, str], FleetEdge] = defaultdict(FleetEdge)
+    edges: dict[tuple[str, str], EdgeView] = {}
     links = []
     async for entry in in_slices(board):
         links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
-            source = board.source_of(entry.link, entry.gauges())
-            edge = edges[source.name, board.destination_of(entry.link, entry.gauges()).name]
-            edge.is_known = edge.is_known or source.is_known
-            edge.add(entry, now)
+            _add(edges, board, entry, now)
     links += board.deleted()
     causes = causes_of(links, downstream=board.downstream_name)
+    most = nsmallest(MOST_EDGES, edges.items(), key=lambda pair: (-sum(pair[1]["links"].values()), pair[0]))
     return {
         "agent": board.owner,
         "group": board.group,
@@ -131,32 +109,34 @@ async def summary(board: Board) -> AgentSummary:
         "now": rfc3339(now),
         "level": level_of(links),
         "verdict": verdict(causes, links, now=now),
-        "links": _by_status(Counter(link.status for link in links)),
-        "edges": [_edge_view(ends, edge) for ends, edge in _most(edges)],
+        "links": dict(Counter[str](link.status for link in links)),
+        "edges": [edge | {"rate": round(edge["rate"], 2)} for _, edge in most],
         "edges_left_out": max(0, len(edges) - MOST_EDGES),
     }
 
 
-def _most(edges: Mapping[tuple[str, str], FleetEdge]) -> list[tuple[tuple[str, str], FleetEdge]]:
-    found = sorted(edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
-    return found[:MOST_EDGES]
-
-
-def _by_status(links: Counter[Status]) -> dict[str, int]:
-    return {str(status): number for status, number in links.items()}
-
-
-def _edge_view(ends: tuple[str, str], edge: FleetEdge) -> EdgeView:
-    return {
-        "upstream": ends[0],
-        "destination": ends[1],
-        "is_known": edge.is_known,
-        "links": _by_status(edge.links),
-        "rate": round(edge.rate, 2),
-        "waiting": edge.waiting,
-        "is_exact": edge.is_exact,
-        "oldest_unconfirmed_seconds": round(edge.oldest_unconfirmed, 3),
+def _add(edges: dict[tuple[str, str], EdgeView], board: Board, entry: BoardEntry, now: float) -> None:
+    """Adds a link to those from its cluster to that where its messages go."""
+    gauges, status = entry.gauges(), entry.state.status
+    source, destination = board.source_of(entry.link, gauges), board.destination_of(entry.link, gauges)
+    new: EdgeView = {
+        "upstream": source.name,
+        "destination": destination.name,
+        "is_known": False,
+        "links": {},
+        "rate": 0.0,
+        "waiting": 0,
+        "is_exact": True,
+        "oldest_unconfirmed_seconds": 0.0,
     }
+    edge = edges.setdefault((source.name, destination.name), new)
+    edge["is_known"] |= source.is_known
+    edge["links"][status] = edge["links"].get(status, 0) + 1
+    edge["rate"] += entry.rate(now)
+    edge["waiting"] += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
+    edge["is_exact"] &= gauges.backlog is not None and gauges.backlog_is_exact
+    oldest = round(gauges.oldest_unconfirmed, 3)
+    edge["oldest_unconfirmed_seconds"] = max(edge["oldest_unconfirmed_seconds"], oldest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +146,6 @@ class PeerAnswer:
     summary: AgentSummary | None = None
     at: float | None = None
     error: str = ""
-
-
-_NO_ANSWER_YET: Final = PeerAnswer(error="hasn't answered yet")
 
 
 class Peers:
@@ -192,7 +169,8 @@ class Peers:
                 self._asked_at, self._asked = self._board.monotonic(), set(urls)
                 await self._ask_all(urls)
         own = PeerAnswer(await summary(self._board), self._board.clock())
-        known = [(None, own), *((url, self._answers.get(url, _NO_ANSWER_YET)) for url in urls)]
+        none_yet = PeerAnswer(error="hasn't answered yet")
+        known = [(None, own), *((url, self._answers.get(url, none_yet)) for url in urls)]
         return {"agents": [_agent_view(url, answer) for url, answer in _each_once(known)]}
 
     async def _ask_all(self, urls: tuple[HttpUrl, ...]) -> None:
@@ -304,66 +282,34 @@ class UnusableAnswerError(Exception):
     """A peer's answer that can't be shown."""
 
 
-def checked(found: object) -> AgentSummary:
+def checked(found: Any) -> AgentSummary:
     """The summary of another agent, which may be anything: only what is known and bounded is passed on."""
-    fields = _fields(found)
-    level = _text(fields.get("level"))
-    edges = fields.get("edges")
-    if level not in set(Level) or not isinstance(edges, list):
-        raise UnusableAnswerError(_NOT_OURS)
-    return {
-        "agent": _text(fields.get("agent")),
-        "group": _text(fields.get("group")),
-        "cluster": _text_or_none(fields.get("cluster")),
-        "version": _text(fields.get("version")),
-        "ready": fields.get("ready") is True,
-        "unread": _text_or_none(fields.get("unread")),
-        "now": _text(fields.get("now")),
-        "level": Level(level),
-        "verdict": _text(fields.get("verdict")),
-        "links": _checked_counts(fields.get("links")),
-        "edges": [_checked_edge(each) for each in edges[:MOST_EDGES]],
-        "edges_left_out": int(_number(fields.get("edges_left_out"))) + max(0, len(edges) - MOST_EDGES),
-    }
+    summary: AgentSummary = _checked(found, AgentSummary)
+    summary["edges_left_out"] += max(0, len(found["edges"]) - MOST_EDGES)
+    return summary
 
 
-def _checked_edge(found: object) -> EdgeView:
-    fields = _fields(found)
-    return {
-        "upstream": _text(fields.get("upstream")),
-        "destination": _text_or_none(fields.get("destination")),  # none of an earlier release: its cluster
-        "is_known": fields.get("is_known") is True,
-        "links": _checked_counts(fields.get("links")),
-        "rate": _number(fields.get("rate")),
-        "waiting": int(_number(fields.get("waiting"))),
-        "is_exact": fields.get("is_exact") is True,
-        "oldest_unconfirmed_seconds": _number(fields.get("oldest_unconfirmed_seconds")),
-    }
+_hints_of: Final = cache(partial(get_type_hints, include_extras=True))
 
 
-def _fields(found: object) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise UnusableAnswerError(_NOT_OURS)
-    return found
-
-
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise UnusableAnswerError(_NOT_OURS)
-    return found[:LONGEST]
-
-
-def _text_or_none(found: object) -> str | None:
-    return None if found is None else _text(found)
-
-
-def _checked_counts(found: object) -> dict[str, int]:
-    """States that a later release may have are left out."""
-    fields = _fields(found)
-    return {str(status): int(_number(fields[status])) for status in Status if status in fields}
-
-
-def _number(found: object) -> float:
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= MOST:
-        raise UnusableAnswerError(_NOT_OURS)
-    return found
+def _checked(found: Any, of: Any) -> Any:
+    """The value as that type. States that a later release may have are left out."""
+    origin, arguments = get_origin(of), get_args(of)
+    if origin is Annotated:
+        return _checked(found, arguments[0])
+    if origin is UnionType:
+        return None if found is None else _checked(found, arguments[0])
+    match found:
+        case _ if of is bool:
+            return found is True
+        case str() if of is str or (of is Level and found in set(Level)):
+            return of(found[:LONGEST])
+        case int() | float() if of in {int, float} and not isinstance(found, bool) and 0 <= found <= MOST:
+            return int(found) if of is int else found
+        case list() if origin is list:
+            return [_checked(each, arguments[0]) for each in found[:MOST_EDGES]]
+        case dict() if origin is dict:
+            return {str(status): _checked(found[status], int) for status in Status if status in found}
+        case dict() if is_typeddict(of):
+            return {name: _checked(found.get(name), hint) for name, hint in _hints_of(of).items()}
+    raise UnusableAnswerError(_NOT_OURS)

@@ -8,7 +8,7 @@ Why: docs/decisions/0056-history-rings.md
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from sys import intern
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict, cast
@@ -95,15 +95,6 @@ class RingBuffer:
         return (self._first + number) % len(self) * self._packed.size
 
 
-class StepSample(NamedTuple):
-    """The last total of a step, and the most that waited in it."""
-
-    at: float
-    forwarded: int
-    backlog: int | None
-    oldest_unconfirmed_seconds: float
-
-
 class StepBuffer:
     """One sample for each step of so many `seconds`: the last `size` of them, 24 bytes each."""
 
@@ -113,23 +104,20 @@ class StepBuffer:
         self._seconds = seconds
         self._ring = RingBuffer(_STEP_PACKED, size)
 
-    def put(self, step: StepSample) -> None:
-        at, forwarded, backlog, oldest = step
-        waiting = _STEP_UNKNOWN if backlog is None else min(backlog + 1, _STEP_MOST)
+    def put(self, sample: LinkSample) -> None:
+        """The step keeps its last total, and the most that waited in it."""
+        at, oldest = sample.at, sample.oldest_unconfirmed_seconds
+        waiting = _STEP_UNKNOWN if sample.backlog is None else min(sample.backlog + 1, _STEP_MOST)
         last = self._ring.last()
         if last is not None and last[0] // self._seconds == at // self._seconds:
-            self._ring.replace_last(at, forwarded, max(waiting, last[2]), max(oldest, last[3]))
+            self._ring.replace_last(at, sample.forwarded, max(waiting, last[2]), max(oldest, last[3]))
         else:
-            self._ring.append(at, forwarded, waiting, oldest)
+            self._ring.append(at, sample.forwarded, waiting, oldest)
 
-    def __iter__(self) -> Iterator[StepSample]:
-        """The samples, oldest first."""
-        return (_step_unpacked(values) for values in self._ring)
-
-
-def _step_unpacked(values: tuple[Any, ...]) -> StepSample:
-    at, forwarded, waiting, oldest = values
-    return StepSample(at, forwarded, None if waiting == _STEP_UNKNOWN else waiting - 1, round(oldest, 3))
+    def __iter__(self) -> Iterator[LinkSample]:
+        """The samples, oldest first, without bytes and messages in flight."""
+        for at, forwarded, waiting, oldest in self._ring:
+            yield LinkSample(at, forwarded, 0, 0, None if waiting == _STEP_UNKNOWN else waiting - 1, round(oldest, 3))
 
 
 class MessageRate:
@@ -211,7 +199,7 @@ class History:
         backlog = _UNKNOWN if sample.backlog is None else sample.backlog
         self._samples.append(*sample[:4], backlog, sample.oldest_unconfirmed_seconds)
         for steps in (self._hour, self._day):
-            steps.put(_step(sample))
+            steps.put(sample)
 
     def flow(self, current: LinkSample) -> LinkRate:
         """The rate and growth over the last minute, or since the last sample before that; how many messages wait may be
@@ -232,12 +220,12 @@ class History:
         """The history for the API, oldest first; the current values come last. A sample of a long range has only what
         charts show."""
         begin = current.at - SECONDS[span]
-        samples: list[LinkSample] | list[StepSample]
-        if span is Range.QUARTER:
-            samples = [*(_unpacked(values) for values in self._samples), current]
-        else:
-            samples = [*(self._hour if span is Range.HOUR else self._day), _step(current)]
-        shown = [each._asdict() | {"at": rfc3339(each.at)} for each in samples if each.at >= begin]
+        long: Iterable[LinkSample] = self._hour if span is Range.HOUR else self._day
+        kept = map(_unpacked, self._samples) if span is Range.QUARTER else long
+        shown = [each._asdict() | {"at": rfc3339(each.at)} for each in (*kept, current) if each.at >= begin]
+        if span in LONG:
+            for each in shown:
+                del each["bytes"], each["in_flight"]
         return {
             "range": span,
             "step_seconds": STEPS[span],
@@ -247,10 +235,6 @@ class History:
             ],
             "samples": cast("list[SampleView]", shown),
         }
-
-
-def _step(sample: LinkSample) -> StepSample:
-    return StepSample(sample.at, sample.forwarded, sample.backlog, sample.oldest_unconfirmed_seconds)
 
 
 def _growth(first: LinkSample, current: LinkSample) -> float | None:

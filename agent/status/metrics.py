@@ -83,9 +83,10 @@ class UpstreamSums:
 
 async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
     """The metrics as text in pieces, each small enough to be written in one go."""
-    grouped: dict[Labels, list[BoardEntry]] = {}
+    grouped: defaultdict[Labels, list[BoardEntry]] = defaultdict(list)
     async for entry in in_slices(board):
-        grouped.setdefault(_labels(entry), []).append(entry)
+        link = entry.link
+        grouped[link.kind, link.vhost, link.name, link.upstream].append(entry)
     lines: list[list[str]] = [[] for _ in LINK_METRICS]
     written: list[list[bytes]] = [[_head(metric, form)] for metric in LINK_METRICS]
     upstreams = UpstreamSums()
@@ -102,7 +103,7 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
-    stuck.update(_stuck_labels(link, link.upstream) for link in board.deleted())
+    stuck.update(_stuck_labels(each, each.upstream) for each in board.deleted())
     _pack(lines, written)
     info = {"version": board.version, "agent": board.owner, "group": board.group}
     about = [
@@ -156,11 +157,6 @@ def _head(metric: Metric, form: Form) -> bytes:
     """The lines above a metric. OpenMetrics omits the `_total` of a counter here, which its samples have."""
     name = metric.name.removesuffix("_total") if form.is_open and metric.type is MetricType.COUNTER else metric.name
     return f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode()
-
-
-def _labels(entry: BoardEntry) -> Labels:
-    link = entry.link
-    return link.kind, link.vhost, link.name, link.upstream
 
 
 def _process(form: Form) -> bytes:

@@ -8,35 +8,21 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
+from agent.core.status.causes import DOWN
 from agent.slices import in_slices
 from agent.status.board import Board
-from agent.status.entry import BoardEntry, Gauges
+from agent.status.entry import MOVING, BoardEntry, Gauges
 from agent.status.json_schema import Count, LinkId
-from agent.status.views import EndsView, ends, shown_destination, shown_uri
+from agent.status.views import EndsView, ends, shown_uri
 
-_LINK_STATE: Final[Mapping[Status, str]] = {
-    Status.RUNNING: "running",
-    Status.BLOCKED: "running",
-    Status.STALLED: "running",
-    Status.STARTING: "starting",
-    Status.BACKOFF: "error",
-    Status.INVALID: "error",
-}
-_SHOVEL_STATE: Final[Mapping[Status, str]] = {
-    Status.RUNNING: "running",
-    Status.BLOCKED: "running",
-    Status.STALLED: "running",
-    Status.STARTING: "starting",
-}
+_UP: Final[Mapping[Status, str]] = {**dict.fromkeys(MOVING, "running"), Status.STARTING: "starting"}
 PROTOCOL: Final = "amqp091"
 UNLIMITED: Final = "unlimited"
 BLOCKED: Final = "blocked"
-DOWN: Final = "shutdown"
+SHUTDOWN: Final = "shutdown"
 TERMINATED: Final = "terminated"
-NOT_DOWN: Final = frozenset({"running", "starting"})
-LINK_STATES: Final = ("starting", "running", "error", DOWN)
+LINK_STATES: Final = ("starting", "running", "error", SHUTDOWN)
 SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
-_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 class NativeLink(EndsView):
@@ -77,11 +63,11 @@ class NativeShovel(TypedDict):
 
 
 def link_state(state: LinkState) -> str:
-    return _LINK_STATE.get(state.status, DOWN)
+    return "error" if state.status in DOWN else _UP.get(state.status, SHUTDOWN)
 
 
 def shovel_state(state: LinkState) -> str:
-    return _SHOVEL_STATE.get(state.status, TERMINATED)
+    return _UP.get(state.status, TERMINATED)
 
 
 async def links(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
@@ -93,7 +79,7 @@ async def links(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[di
 async def links_down(board: Board, entries: Iterable[BoardEntry]) -> AsyncIterator[dict[str, Any]]:
     """The links that are down, without those that are no longer defined: the plugin would no longer list them."""
     async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
-        if view["status"] not in NOT_DOWN:
+        if view["status"] not in _UP.values():
             yield view
 
 
@@ -109,7 +95,7 @@ def native_link(board: Board, entry: BoardEntry) -> dict[str, Any]:
         "node": board.owner,
         "type": link.kind,
         **ends(link, gauges),
-        "uri": shown_uri(link, gauges) or "",
+        "uri": shown_uri(gauges.uri, link.uris) or "",
         "vhost": link.vhost,
         "upstream": link.upstream,
         "id": link.id,
@@ -130,7 +116,7 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
         "type": "dynamic",
         "state": BLOCKED if is_blocked else shovel_state(state),  # the plugin counts such a one as running
         "timestamp": _time(entry.since),
-        "src_uri": shown_uri(link, gauges) or "",
+        "src_uri": shown_uri(gauges.uri, link.uris) or "",
         "src_protocol": PROTOCOL,
         "dest_protocol": PROTOCOL,
         **(_of_shovel(link, gauges) if isinstance(link, ShovelLink) else {}),
@@ -146,8 +132,9 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
 def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
-    return {"dest_uri": shown_destination(link, gauges)} | {key.replace("-", "_"): keys[key] for key in keys}
+    uri = shown_uri(gauges.destination, link.shovel.destination_uris) or ""
+    return {"dest_uri": uri} | {key.replace("-", "_"): keys[key] for key in keys}
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, TypedDict
 
+from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
-from agent.core.links.lifecycle import Pause, Status
+from agent.core.links.lifecycle import Status
 from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.core.permissions import Permission
 from agent.core.text.quantities import rfc3339
 from agent.errors import Failure, FailureKind, Side
-from agent.status.board import Board
-from agent.status.clusters import Broker
+from agent.status.board import Board, Broker
 from agent.status.entry import BoardEntry, Gauges
 from agent.status.history import HistoryView, Range
 from agent.status.json_schema import Count, LinkId, Seconds, Time
@@ -116,7 +116,8 @@ def link_view(board: Board, entry: BoardEntry) -> LinkView:
     link, state, gauges, now = entry.link, entry.state, entry.gauges(), board.clock()
     entry.note_lag(now)
     source, destination = board.source_of(link, gauges), board.destination_of(link, gauges)
-    limit, behind = link.settings.lag_critical, entry.behind
+    limit, behind, pause = link.settings.lag_critical, entry.behind, state.pause
+    paused_at = rfc3339(pause.at) if pause.at else None
     return {
         "id": link.id,
         "kind": link.kind,
@@ -125,7 +126,7 @@ def link_view(board: Board, entry: BoardEntry) -> LinkView:
         "upstream": link.upstream,
         "upstream_cluster": source.name if source.is_known else None,
         "destination_cluster": destination.name if destination.is_known else None,
-        "uri": shown_uri(link, gauges),
+        "uri": shown_uri(gauges.uri, link.uris),
         "policy": link.policy,
         "status": state.status,
         "error": gauges.removal or state.error or _remarks(entry, gauges),
@@ -139,7 +140,7 @@ def link_view(board: Board, entry: BoardEntry) -> LinkView:
         "reason": entry.reason,
         "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
         "backlog_last_at": _backlog_at(entry, gauges, now),
-        "paused": _paused(state.pause) if state.paused else None,
+        "paused": {"by": pause.by or None, "at": paused_at, "reason": pause.reason or None} if state.paused else None,
         "lag_critical": None if limit is None else {"seconds": limit.seconds, "messages": limit.messages},
         "behind_seconds": None if behind is None else round(behind, 3),
         "critical_since": None if entry.critical_since is None else rfc3339(entry.critical_since),
@@ -215,20 +216,10 @@ def failure_view(failure: Failure | None, *, source: Broker, destination: Broker
     }
 
 
-def _paused(pause: Pause) -> PauseView:
-    return {"by": pause.by or None, "at": rfc3339(pause.at) if pause.at else None, "reason": pause.reason or None}
-
-
-def shown_uri(link: Link, gauges: Gauges) -> str | None:
+def shown_uri(connected: AmqpUri | None, defined: tuple[AmqpUri, ...]) -> str | None:
     """The endpoint that the link is connected to; the first one until then."""
-    uri = gauges.uri or next(iter(link.uris), None)
+    uri = connected or next(iter(defined), None)
     return None if uri is None else uri.safe
-
-
-def shown_destination(link: ShovelLink, gauges: Gauges) -> str:
-    """The endpoint that a shovel's messages go to; the first one until it is connected."""
-    uri = gauges.destination or next(iter(link.shovel.destination_uris), None)
-    return "" if uri is None else uri.safe
 
 
 def ends(link: Link, gauges: Gauges) -> EndsView:
@@ -242,7 +233,7 @@ def ends(link: Link, gauges: Gauges) -> EndsView:
                 "name": link.name,
                 "source": str(link.shovel.source),
                 "destination": str(link.shovel.destination),
-                "destination_uri": shown_destination(link, gauges),
+                "destination_uri": shown_uri(gauges.destination, link.shovel.destination_uris) or "",
             }
 
 
@@ -251,6 +242,11 @@ class QuarantineView(TypedDict):
     is_exact: Annotated[bool, "Whether no more than `messages` wait."]
     unseen: Annotated[Count, "Messages put where the agent could not look."]
     quarantined: Annotated[Count, "Messages put there since the agent started."]
+
+
+LinksByStatus = Annotated[
+    dict[str, int], ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status})
+]
 
 
 class AgentOverview(TypedDict):
@@ -266,11 +262,7 @@ class AgentOverview(TypedDict):
     reload_success: bool
     reloaded: Time | None
     now: Time
-    links: Annotated[
-        dict[str, int],
-        ("required", tuple(map(str, Status))),
-        ("properties", {str(status): {"type": "integer", "minimum": 0} for status in Status}),
-    ]
+    links: Annotated[LinksByStatus, ("required", tuple(map(str, Status)))]
     quarantine: QuarantineView
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from agent import look_up, network, read_in_time
+from agent import look_up, network
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
 from agent.check import trial
@@ -20,7 +20,7 @@ from agent.definitions.document import findings, interpolate, yaml
 from agent.definitions.models import settings, values
 from agent.definitions.sources import decode, exports, parameters
 from agent.links import brokers, flow, quarantine
-from agent.management import client, elements, transport
+from agent.management import elements, transport
 from agent.runtime.replicas import replica
 from agent.status import fleet, history
 from agent.status.export import exporter, files
@@ -54,7 +54,7 @@ def row(what: str) -> str:
         ("a file for `import-legacy`", [size(file_commands.MAX_LEGACY)]),
         ("one value of `${env:…}` or `${file:…}`", [size(interpolate.MAX_VALUE_BYTES), size(interpolate.MAX_LENGTH)]),
         ("a file with certificates or a key", [size(network.MAX_FILE)]),
-        ("a file on a disk that hangs", [seconds(read_in_time.DEADLINE)]),
+        ("a file on a disk that hangs", [seconds(network.READ_WITHIN)]),
         ("addresses of one upstream or shovel", [f"{values.MAX_ADDRESSES:,}"]),
         ("a policy's `pattern`", [f"{values.MAX_PATTERN:,} bytes", size(decode.MOST_REGEX_BYTES)]),
         (
@@ -95,7 +95,7 @@ def row(what: str) -> str:
         ("names being looked up", [f"{look_up.MOST}"]),
         ("reaching an address, and logging in", [seconds(connect.LONGEST_STEP)]),
         ("an answer of a broker to a request", [seconds(login.PATIENCE)]),
-        ("an answer of the HTTP API", [seconds(client.DEFAULT_TIMEOUT)]),
+        ("an answer of the HTTP API", [seconds(transport.DEFAULT_TIMEOUT)]),
         (
             "silence of a connection",
             [f"{seconds(uri.DEFAULT_HEARTBEAT)} by default", f"{seconds(replica.HEARTBEAT)} in a group"],

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.network import MOST_HANGING, HangingError, read_in_time
 from agent.read_file import UnreadableError
-from agent.read_in_time import MOST_HANGING, HangingError, read_in_time
 
 LIMIT = 1024
 

@@ -85,20 +85,21 @@ def advice(
 
 def _list_queues(vhosts: Sequence[str]) -> str:
     commands = [f"`rabbitmqctl list_queues -p {quote(each)} name messages policy arguments`" for each in vhosts]
-    return f"{', '.join(commands[:_MOST_NAMED])}{_more(vhosts, 'more vhost')}"
+    return _first(commands, "vhost")
 
 
 def _create_vhosts(broker: str, vhosts: Sequence[str]) -> str:
     if len(vhosts) <= 1:
         what = f" {quote(vhosts[0])}" if vhosts else ""
         return f"Create the vhost on {broker} (`rabbitmqctl add_vhost{what}`), or correct the path of the URI."
-    commands = ", ".join(f"`rabbitmqctl add_vhost {quote(each)}`" for each in vhosts[:_MOST_NAMED])
-    return f"Create the vhosts on {broker} ({commands}{_more(vhosts, 'more vhost')}), or correct the paths of the URIs."
+    commands = _first([f"`rabbitmqctl add_vhost {quote(each)}`" for each in vhosts], "vhost")
+    return f"Create the vhosts on {broker} ({commands}), or correct the paths of the URIs."
 
 
-def _more(named: Sequence[str], what: str) -> str:
-    more = len(named) - _MOST_NAMED
-    return f" and {counted(more, what)}" if more > 0 else ""
+def _first(named: Sequence[str], what: str, most: int = _MOST_NAMED) -> str:
+    """The first few, and how many more there are."""
+    more = len(named) - most
+    return ", ".join(named[:most]) + (f" and {counted(more, f'more {what}')}" if more > 0 else "")
 
 
 def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure]) -> str:
@@ -107,7 +108,7 @@ def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure])
         describe, what = _NAMING[kind]
         named = list(dict.fromkeys(filter(None, map(describe, failures))))
         if len(named) > 1:
-            return f" All that is named: {', '.join(named[:_MOST_NAMED])}{_more(named, what)}."
+            return f" All that is named: {_first(named, what)}."
     differing = sum(each != errors[0] for each in errors) if kind in _EACH_DIFFERENT else 0
     if not differing:
         return ""
@@ -130,7 +131,8 @@ def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> st
     user, vhost = missing[0].user, missing[0].vhost
     topics = dict.fromkeys(each.object for each in missing if each.object_type == _TOPIC)
     others = [each for each in missing if each.object_type != _TOPIC]
-    advised = [f"On {broker}, user {user!r} needs {_needs(missing)} in vhost {vhost!r}."]
+    lacking = _first([_need(each) for each in missing], "object", _MOST_NEEDS)  # the command is for all of them
+    advised = [f"On {broker}, user {user!r} needs {lacking} in vhost {vhost!r}."]
     if others:
         advised.append(_set_permissions(others, user, vhost, needs))
     if topics:
@@ -144,13 +146,6 @@ ALLOW_KEY: Final = "Allow that key there by `rabbitmqctl set_topic_permissions`.
 def topic_advice(exchange: str, user: str, vhost: str) -> str:
     """Text on how to allow a routing key that a broker refused."""
     return _set_topic_permissions((exchange,), user, vhost)
-
-
-def _needs(missing: Sequence[Failure]) -> str:
-    """The first few; the command is for all of them."""
-    named = [_need(each) for each in missing[:_MOST_NEEDS]]
-    more = len(missing) - _MOST_NEEDS
-    return ", ".join(named) + (f" and {counted(more, 'more object')}" if more > 0 else "")
 
 
 def _need(each: Failure) -> str:
@@ -265,6 +260,6 @@ _ADVICE: Final = {
     FailureKind.INVALID: "Change the definition as the error says. The agent notices it; `restart` tries at once.",
     FailureKind.OTHER: "The agent tries again by itself. If this lasts, read the log of {broker} around this time.",
 }
-_NAMING: Final = {FailureKind.NOT_FOUND: (_object, "more object"), FailureKind.LOGIN: (_user, "more user")}
+_NAMING: Final = {FailureKind.NOT_FOUND: (_object, "object"), FailureKind.LOGIN: (_user, "user")}
 _EACH_DIFFERENT: Final = frozenset({*_NAMING, FailureKind.INVALID, FailureKind.OTHER})
 _WHERE_DOWN: Final = f"--status {Status.INVALID} --status {Status.BACKOFF}"

@@ -30,7 +30,6 @@ _UPSTREAM: Final = "upstream"
 _DESTINATION: Final = "destination"  # of a shovel, where it isn't the downstream
 _AGENT: Final = "agent"  # itself
 SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION, _AGENT)
-THIS_AGENT: Final = "this agent"
 MOST_NAMED: Final = 3
 TOGETHER: Final = 60.0  # seconds in which what began counts as equally recent
 FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
@@ -204,33 +203,29 @@ def stands_still(status: Status) -> bool:
 def blamed(link: LinkFacts) -> tuple[str, FailureKind]:
     """The side on which the cause of a link's trouble is, and the kind of trouble."""
     if link.deleted is not None:
-        return _DOWNSTREAM, DELETED[link.deleted]
-    if link.is_behind:
-        return _side(link), FailureKind.BEHIND
-    if link.failure is None:
-        return _side(link), FailureKind.PAUSED
-    kind = grouped(link.failure)
-    if link.recurs and kind in AWAY:  # for moments, after it was lost
-        kind = FailureKind.LOST
+        kind = DELETED[link.deleted]
+    elif link.is_behind:
+        kind = FailureKind.BEHIND
+    elif link.failure is None:
+        kind = FailureKind.PAUSED
+    else:
+        kind = grouped(link.failure)
+        if link.recurs and kind in AWAY:  # for moments, after it was lost
+            kind = FailureKind.LOST
     return _side(link), kind
 
 
 def _key(link: LinkFacts, downstream: str) -> CauseKey:
     side, kind = blamed(link)
-    is_about_user = kind is FailureKind.PERMISSION and link.failure is not None
-    account = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
-    return CauseKey(side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, account)
+    account = (link.failure.user, link.failure.vhost) if kind is FailureKind.PERMISSION and link.failure else ()
+    side = side if side in {_DOWNSTREAM, _AGENT} else ""
+    return CauseKey(side, broker_of(link, downstream=downstream), kind, account)
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
     """The broker that its trouble is blamed on."""
-    return _broker(link, _side(link), downstream)
-
-
-def _broker(link: LinkFacts, side: str, downstream: str) -> str:
-    if side == _AGENT:
-        return THIS_AGENT
-    return downstream if side == _DOWNSTREAM else link.destination if side == _DESTINATION else link.upstream
+    names = {_AGENT: "this agent", _DOWNSTREAM: downstream, _DESTINATION: link.destination, _UPSTREAM: link.upstream}
+    return names[_side(link)]
 
 
 def _side(link: LinkFacts) -> str:

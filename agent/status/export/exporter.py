@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from agent.core.export_event import AgentStatus
-from agent.core.links.lifecycle import LinkState
+from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
+from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import StatusExportSettings
+from agent.core.text.quantities import rfc3339
 from agent.errors import CannotStartError
 from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
-from agent.status.export.events import ExportEvents, day_at
 from agent.status.export.files import EventFiles, ExportLine, FileNames
+from agent.status.views import link_view
 from agent.tasks import GuardedTasks
 
 TICK: Final = 0.5  # links are sampled a few at a time, so that messages don't wait
@@ -35,6 +38,13 @@ MOST_WAITING: Final = 8 * 1024 * 1024
 MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for events that aren't repeated
 QUIET: Final = 60.0
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOTHING: Final = dict.fromkeys(FIELDS)
+_OF_VIEW: Final = (
+    "kind", "vhost", "upstream", "uri", "status", "error", "failure",
+    "forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "reconnects",
+    "backlog", "in_flight", "oldest_unconfirmed_seconds", "lag_seconds", "last_probe", "bindings",
+)  # fmt: skip
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 log = structlog.get_logger()
 
@@ -119,6 +129,64 @@ class Exporter:
     def _hand_over(self) -> None:
         lines, self._pending = self._pending, []
         self._writer.put(lines)
+
+
+@dataclass
+class ExportEvents:
+    """The numbered events of one run as lines: one JSON object each, with every field."""
+
+    board: Board
+    _seq: int = 0
+
+    def of_agent(self, status: AgentStatus, interval: float) -> ExportLine:
+        return self._line(EventType.AGENT, {"status": status, "interval": interval})
+
+    def sample(self, entry: BoardEntry) -> ExportLine:
+        """A regular sample; its reason is that of the last transition."""
+        return self._line(EventType.SAMPLE, self._of_link(entry))
+
+    def transition(self, entry: BoardEntry, previous: Status | None) -> ExportLine:
+        return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous})
+
+    def _of_link(self, entry: BoardEntry) -> dict[str, Any]:
+        view: dict[str, Any] = {**link_view(self.board, entry)}
+        gauges, transfer = entry.gauges(), entry.meter.transfer
+        if entry.state.status is Status.REMOVING:  # the seconds left would make each sample different
+            view["error"] = entry.state.error
+        return {
+            **{name: view[name] for name in _OF_VIEW},
+            "upstream_cluster": gauges.upstream_cluster,  # of a shovel none: it may lead elsewhere
+            "link": entry.link.id,
+            "name": entry.link.name,
+            "upstream_name": entry.link.remote_name,
+            "reason": entry.changed_for,
+            "taken": entry.meter.taken,
+            "given_back": entry.meter.given_back,
+            "unsettled": gauges.unsettled,
+            **(asdict(gauges.upstream) if gauges.upstream.looks else {}),  # most links are never compared
+            "lag_is_critical": entry.lag_is_critical,  # as noted for the view
+            "blocked_seconds": round(entry.blocked_seconds, 3),
+            "transfer": {"le": transfer.bounds, "count": list(transfer.cumulative), "sum": round(transfer.sum, 6)},
+        }
+
+    def _line(self, kind: EventType, fields: dict[str, Any]) -> ExportLine:
+        self._seq += 1
+        ts = rfc3339(self.board.clock(), digits="microseconds")
+        head = {
+            "schema": SCHEMA,
+            "type": kind,
+            "ts": ts,
+            "seq": self._seq,
+            "agent": self.board.owner,
+            "group": self.board.group or None,
+            "cluster": self.board.cluster,
+        }
+        text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
+        return ExportLine(ts[:10], text, recurs=kind is EventType.SAMPLE)
+
+
+def day_at(seconds: float) -> str:
+    return rfc3339(seconds)[:10]
 
 
 class WriterThread:

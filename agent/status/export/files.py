@@ -1,8 +1,10 @@
-"""The files of one run: their names, and one after another, each with lines of one day and a limited time."""
+"""The files of one run: their names, and one after another, each with lines of one day and a limited time. A file is
+finished by its writer, or after a crash by the next run."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -13,16 +15,17 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 from urllib.parse import quote
 
 import structlog
 
-from agent.core.settings import StatusExportSettings
-from agent.status.export.part_file import PartFile, finish_leftover, make_directory
+from agent.core.settings import Fsync, StatusExportSettings
 
 LARGEST: Final = 64 * 1024 * 1024
 WRITTEN: Final = ".jsonl.part"
+_BLOCK: Final = 65_536
+_MODE: Final = 0o644
 LONGEST_AGENT: Final = 190  # file systems allow 255 bytes, and a suffix follows
 _HIDDEN: Final = {".": "%2E", "_": "%5F"}  # readers of such directories skip names with this prefix
 _DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
@@ -58,10 +61,6 @@ def safe(agent: str) -> str:
     if len(text) <= LONGEST_AGENT:
         return text
     return f"{text[:LONGEST_AGENT]}~{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
-
-
-def day_directory(day: str) -> str:
-    return f"date={day}"
 
 
 def day_of(directory: str) -> date | None:
@@ -151,7 +150,7 @@ class EventFiles:
 
     def _open(self, day: str) -> PartFile:
         self._finish_leftovers()
-        directory = self.directory / day_directory(day)
+        directory = self.directory / f"date={day}"
         make_directory(directory, fsync=self._settings.fsync)
         if day != self._day:
             self._day = day
@@ -199,7 +198,7 @@ class EventFiles:
         """Deletes this agent's files of expired days, and no others. With a clock set ahead by mistake every day would
         be expired; this is recognized because there are no files of the day before.
         """
-        yesterday = self.directory / day_directory((today - timedelta(days=1)).isoformat())
+        yesterday = self.directory / f"date={today - timedelta(days=1)}"
         if self._settings.keep_days is None or not yesterday.is_dir():
             return
         oldest = today - timedelta(days=self._settings.keep_days)
@@ -224,3 +223,147 @@ def _delete(directory: Path, names: FileNames) -> None:
             path.unlink(missing_ok=True)
     with suppress(OSError):  # others keep their files there
         directory.rmdir()
+
+
+class PartFile:
+    """One file while it is written: locked, and between method calls it ends with a complete line, unless `torn`."""
+
+    def __init__(self, path: Path, descriptor: int, *, day: str, fsync: Fsync, opened_at: float) -> None:
+        self.path = path
+        self.day = day
+        self.opened_at = opened_at
+        self.size = 0
+        self.lines = 0
+        self.torn = False
+        self._descriptor = descriptor
+        self._fsync = fsync
+
+    @classmethod
+    def create(cls, path: Path, *, day: str, fsync: Fsync, opened_at: float) -> PartFile | None:
+        """The new file; None if the name is taken."""
+        if _finished(path).exists():
+            return None
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
+        except FileExistsError:
+            return None
+        try:
+            owned = _lock(descriptor) and _is_at(path, descriptor)  # another agent may finish the file first
+        except OSError:
+            os.close(descriptor)
+            path.unlink()
+            raise
+        if not owned:
+            os.close(descriptor)
+            return None
+        return cls(path, descriptor, day=day, fsync=fsync, opened_at=opened_at)
+
+    @property
+    def is_removed(self) -> bool:
+        """True once the file was deleted, so that new lines would be lost."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        data = b"".join(lines)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, memoryview(data)[written:])
+        except OSError:
+            whole = data.rfind(b"\n", 0, written) + 1
+            self._count(data[:whole])
+            if whole < written:
+                self._cut()
+            raise
+        self._count(data)
+        if self._fsync is Fsync.ALWAYS:
+            os.fdatasync(self._descriptor)
+
+    def _count(self, kept: bytes) -> None:
+        self.size += len(kept)
+        self.lines += kept.count(b"\n")
+
+    def _cut(self) -> None:
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError:
+            self.torn = True
+            raise
+
+    def finish(self) -> None:
+        """Gives it its final name, on the disk; a file without lines is deleted."""
+        try:
+            _settle(self.path, self._descriptor, self.size, fsync=self._fsync)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leaves it as it is."""
+        os.close(self._descriptor)
+
+
+def finish_leftover(path: Path, *, fsync: Fsync) -> None:
+    """Finishes a leftover file, without its incomplete line; not while its writer is alive."""
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        if _lock(file.fileno()) and _is_at(path, file.fileno()):
+            size = _end_of_lines(file)
+            file.truncate(size)
+            _settle(path, file.fileno(), size, fsync=fsync)
+
+
+def make_directory(path: Path, *, fsync: Fsync) -> None:
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        _sync_directory(path.parent, fsync)
+
+
+def _settle(path: Path, descriptor: int, size: int, *, fsync: Fsync) -> None:
+    if not size:
+        path.unlink()
+        return
+    if fsync is not Fsync.NEVER:
+        os.fsync(descriptor)
+    path.rename(_finished(path))
+    _sync_directory(path.parent, fsync)
+
+
+def _finished(path: Path) -> Path:
+    return path.with_suffix("")
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _sync_directory(path: Path, fsync: Fsync) -> None:
+    if fsync is Fsync.NEVER:
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """The position after the last complete line."""
+    at = file.seek(0, os.SEEK_END)
+    while at:
+        begin = max(0, at - _BLOCK)
+        file.seek(begin)
+        found = file.read(at - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        at = begin
+    return 0

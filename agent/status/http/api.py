@@ -1,7 +1,8 @@
-"""The routes of the HTTP API: reading one board, and actions on links."""
+"""The routes of the HTTP API: reading one board, its changes as server-sent events, and actions on links."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
@@ -10,9 +11,7 @@ from aiohttp import web
 
 from agent.core.fields import to_tagged
 from agent.core.links.lifecycle import Pause, Status
-from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
-from agent.core.rules.bindings import GroupedBinding
 from agent.core.settings import Histograms
 from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowledged
 from agent.core.status.causes import blamed
@@ -20,19 +19,33 @@ from agent.errors import BrokerError
 from agent.slices import in_slices
 from agent.status import causes, fleet, metrics, native
 from agent.status.board import Board
-from agent.status.changes import transition_view
+from agent.status.changes import Feed, transition_view
 from agent.status.entry import BoardEntry
 from agent.status.fleet import Peers
 from agent.status.history import Range
 from agent.status.http.connections import ClientConnections, ResponseLimit
 from agent.status.http.openapi import document
-from agent.status.http.responses import answer, answer_list, answer_text, compact, form_of, refuse, scraped, with_list
-from agent.status.http.stream import stream_events
-from agent.status.views import history_view, link_view, overview
+from agent.status.http.responses import (
+    answer,
+    answer_list,
+    answer_text,
+    compact,
+    compact_list,
+    form_of,
+    refuse,
+    scraped,
+)
+from agent.status.views import history_view, link_view, overview, sample_view
 
 ACTIONS: Final = ("restart", "pause", "resume")
 Views = Callable[[Board, Iterable[BoardEntry]], AsyncIterator[dict[str, Any]]]
 MOST_DIGITS: Final = 15
+HEARTBEAT: Final = 15.0
+GATHER: Final = 0.1  # changes within this time are sent together
+MOST_READERS: Final = 64
+TRY_AGAIN: Final = b"retry: 2000\n\n"
+STILL_HERE: Final = b": still here\n\n"
+EVENT_HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 
 
@@ -164,7 +177,7 @@ class HttpApi:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await stream_events(request, self._board, self._limit)
+        return await _stream_events(request, self._board, self._limit)
 
     async def _transitions(self, request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
@@ -206,10 +219,13 @@ class HttpApi:
             "noticing_is_refused": known.canary_is_refused,
         }
         async with self._limit.slot():
-            groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
-            text = await with_list(found, "bindings", groups)
+            # Some of them a broker can't bind.
+            bindings = await compact_list(
+                [each.routing_key, to_tagged(each.arguments), each in known.bound]
+                async for each in in_slices((*known.bound, *known.left_out))
+            )
         head = compact({"status": entry.state.status, "uris": uris})
-        return answer_text(f'{head[:-1]},"known":{text}}}')
+        return answer_text(f'{head[:-1]},"known":{compact(found)[:-1]},"bindings":{bindings}}}}}')
 
     def _acting(self, action: str) -> Callable[[web.Request], Any]:
         async def do(request: web.Request) -> web.Response:
@@ -307,6 +323,52 @@ def _no_link(link_id: str) -> NotFound:
     return NotFound(text=f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
 
 
-def _group(group: GroupedBinding, known: Known) -> list[Any]:
-    """Routing key, arguments, and whether it is bound; some a broker can't bind."""
-    return [group.routing_key, to_tagged(group.arguments), group in known.bound]
+async def _stream_events(request: web.Request, board: Board, limit: ResponseLimit) -> web.StreamResponse:
+    """Runs until the agent stops or the connection ends, also because the reader disconnects or reads too slowly."""
+    most = min(MOST_READERS, limit.most_connections // 2)
+    if board.readers >= most:
+        raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
+    response = web.StreamResponse(headers=EVENT_HEADERS)
+    with board.feed() as feed:
+        async with limit.slot():
+            links = _event("links", await _list(link_view, board, board))
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+        try:
+            async for text in _event_texts(board, feed, links):
+                await response.write(text)
+        except ConnectionError:
+            pass  # the reader has disconnected
+    return response
+
+
+async def _event_texts(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes]:
+    yield TRY_AGAIN
+    yield links
+    while not feed.ended:
+        try:
+            async with asyncio.timeout(HEARTBEAT):
+                await feed.wait()
+        except TimeoutError:
+            yield STILL_HERE
+            continue
+        await asyncio.sleep(GATHER)
+        changes = feed.take()
+        for link_id in changes.gone:
+            yield _event("gone", compact({"id": link_id}))
+        async for link_id in in_slices(changes.changed):
+            if link_id in board:
+                yield _event("link", compact(link_view(board, board[link_id])))
+        moved = [board[link_id] for link_id in changes.moved if link_id in board]
+        if moved:
+            yield _event("samples", await _list(sample_view, board, moved))
+
+
+async def _list(view: Callable[[Board, BoardEntry], Any], board: Board, entries: Iterable[BoardEntry]) -> str:
+    """The list of links in JSON, only of those that still exist when their turn comes."""
+    return await compact_list(view(board, entry) async for entry in in_slices(entries) if entry.link.id in board)
+
+
+def _event(name: str, data: str) -> bytes:
+    return f"event: {name}\ndata: {data}\n\n".encode("ascii")

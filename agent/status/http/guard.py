@@ -6,7 +6,7 @@ import hmac
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -25,13 +25,6 @@ BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 """The headers that browsers send with every change, and that no page can omit."""
 
 
-class Access(Protocol):
-    """Decides on requests."""
-
-    def refusal(self, request: web.Request) -> web.Response | None:
-        """The response that refuses the request, or None."""
-
-
 class ProbesOnly:
     """Answers probes only: for an agent whose configuration isn't valid yet."""
 
@@ -39,6 +32,7 @@ class ProbesOnly:
         self._reason = reason
 
     def refusal(self, request: web.Request) -> web.Response | None:
+        """The response that refuses the request, or None."""
         return None if request.path in PROBES else refuse(503, self._reason)
 
 

@@ -32,15 +32,13 @@ def answer_text(text: str, status: int = 200) -> web.Response:
     return web.Response(text=text, status=status, content_type="application/json", headers=HEADERS)
 
 
+async def compact_list(values: AsyncIterable[Any]) -> str:
+    """The same of a list that may be long: it is written bit by bit."""
+    return f"[{','.join([compact(value) async for value in values])}]"
+
+
 async def answer_list(values: AsyncIterable[Any]) -> web.Response:
-    text = f"[{','.join([compact(value) async for value in values])}]"
-    return web.Response(text=text, content_type="application/json", headers=HEADERS)
-
-
-async def with_list(value: dict[str, Any], name: str, items: AsyncIterable[Any]) -> str:
-    """An object in JSON with one more member, a list that may be long: it is written bit by bit."""
-    written = [compact(item) async for item in items]
-    return f"{compact(value)[:-1]},{compact(name)}:[{','.join(written)}]}}"
+    return answer_text(await compact_list(values))
 
 
 def refuse(status: int, reason: str, **headers: str) -> web.Response:

@@ -24,7 +24,7 @@ from agent.status.http.connections import (
     descriptor_limit,
     most_connections,
 )
-from agent.status.http.guard import Access, Guard
+from agent.status.http.guard import Guard, ProbesOnly
 from agent.status.http.responses import refuse
 from agent.status.page import serve
 from agent.tasks import GuardedTasks
@@ -45,7 +45,7 @@ class HttpServer:
         *,
         token: Callable[[], Secret | None] = lambda: None,
         peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
-        guard: Access | None = None,
+        guard: ProbesOnly | None = None,
         named: str = "agent.http.listen",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

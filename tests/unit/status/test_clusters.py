@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.addresses.uri import parse
-from agent.status.clusters import Clusters, address_of
+from agent.status.board import Clusters, address_of
 
 
 def test_an_address_is_known_whatever_its_login_and_vhost() -> None:

@@ -19,7 +19,6 @@ from agent.status.history import (
     MessageRate,
     Range,
     StepBuffer,
-    StepSample,
 )
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import LINK
@@ -138,15 +137,15 @@ def test_what_a_link_forwards_and_how_its_backlog_grows_over_the_last_minute(
     assert history.flow(LinkSample(1_000, 300, 0, 0, 400, 0.0)) == flow
 
 
-def tier_of(*steps: tuple[float, int, int | None, float], size: int = 3) -> list[StepSample]:
+def tier_of(*steps: tuple[float, int, int | None, float], size: int = 3) -> list[LinkSample]:
     tier = StepBuffer(60.0, size)
-    for step in steps:
-        tier.put(StepSample(*step))
+    for at, forwarded, backlog, oldest in steps:
+        tier.put(LinkSample(at, forwarded, 0, 0, backlog, oldest))
     return list(tier)
 
 
 def test_a_step_has_the_last_total_and_the_most_that_waited() -> None:
-    assert tier_of((0.0, 5, 10, 0.5), (15.0, 9, None, 2.0), (59.0, 12, 4, 0.0)) == [StepSample(59.0, 12, 10, 2.0)]
+    assert tier_of((0.0, 5, 10, 0.5), (15.0, 9, None, 2.0), (59.0, 12, 4, 0.0)) == [LinkSample(59.0, 12, 0, 0, 10, 2.0)]
 
 
 def test_the_oldest_step_makes_room_for_the_latest() -> None:

@@ -17,7 +17,7 @@ from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import Fsync, StatusExportSettings
 from agent.status.board import Board
 from agent.status.entry import BoardEntry, Gauges
-from agent.status.export.events import ExportEvents, day_at
+from agent.status.export.exporter import ExportEvents, day_at
 from agent.status.export.files import EventFiles, ExportLine, FileNames
 from tests.unit.status.export.reading import events, finished, unfinished
 from tests.unit.status.export.writing import STARTED, Clock, crash

@@ -16,7 +16,7 @@ from agent.core.model import LinkSettings
 from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Board
 from agent.status.entry import Gauges
-from agent.status.export.events import ExportEvents
+from agent.status.export.exporter import ExportEvents
 from agent.status.export.files import ExportLine
 from agent.status.views import history_view, link_view
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock

@@ -17,9 +17,9 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
 from agent.status.entry import Gauges
-from agent.status.http import stream
+from agent.status.http import api
+from agent.status.http.api import HEARTBEAT
 from agent.status.http.connections import PATIENCE
-from agent.status.http.stream import HEARTBEAT
 from agent.status.views import link_view
 from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import TOKEN, Serve, Served
@@ -117,7 +117,7 @@ async def test_a_browser_gives_its_token_in_the_address(serve: Serve) -> None:
 async def test_there_is_room_for_so_many_readers(serve: Serve) -> None:
     served = await serve()
     with ExitStack() as readers:
-        for _ in range(stream.MOST_READERS):
+        for _ in range(api.MOST_READERS):
             readers.enter_context(served.board.feed())
         assert (await served.ask("/api/events"))[0] == 503
 
