@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,6 @@ from agent.cli.options import (
     OK,
     TROUBLE_WITH_BROKERS,
     ConfigOption,
-    Format,
     FormatOption,
     examples,
     usual_config,
@@ -36,7 +34,7 @@ def validate(
     no_secrets: Annotated[
         bool, typer.Option("--no-secrets", help="On another machine than the agent's: files of secrets may be missing.")
     ] = False,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Report all errors of configurations, offline."""
     from agent.cli.validate import validate_files
@@ -45,7 +43,7 @@ def validate(
     paths = [*(config or []), *(files or [])] or [each for each in (usual,) if each]
     if not paths:
         raise UsageError("give a file: federation-agent validate -c FILE")
-    is_valid = validate_files(paths, secrets=not no_secrets, as_json=format_ is Format.JSON)
+    is_valid = validate_files(paths, secrets=not no_secrets, as_json=format_ == "json")
     return OK if is_valid else BAD_CONFIGURATION
 
 
@@ -56,7 +54,7 @@ def plan(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 4 if something would change, or that can't be known.")
     ] = False,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show what `run` would create, keep and delete, and why.
 
@@ -64,7 +62,7 @@ def plan(
     """
     from agent.cli.plan import show_plan
 
-    has_changes = show_plan(config, as_json=format_ is Format.JSON)
+    has_changes = show_plan(config, as_json=format_ == "json")
     return CHANGES if exit_code and has_changes else OK
 
 
@@ -87,7 +85,7 @@ def check(
     deliver: Annotated[
         bool, typer.Option("--deliver", help="Send a message through each link where no user's queue can get it.")
     ] = False,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Check a configuration on the real brokers, and change nothing there.
 
@@ -95,15 +93,8 @@ def check(
     """
     from agent.cli.check import check_brokers
 
-    as_json = format_ is Format.JSON
+    as_json = format_ == "json"
     return OK if check_brokers(config, api or [], deliver=deliver, as_json=as_json) else TROUBLE_WITH_BROKERS
-
-
-class Drawing(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    DOT = "dot"
-    SVG = "svg"
 
 
 @app.command(
@@ -118,7 +109,9 @@ def topology(
         list[str] | None,
         typer.Option("--address", metavar="CLUSTER=HOST[:PORT]", help="An address that other clusters know one by."),
     ] = None,
-    format_: Annotated[Drawing, typer.Option("--format", help="Text, data, or a drawing.")] = Drawing.TEXT,
+    format_: Annotated[
+        Literal["text", "json", "dot", "svg"], typer.Option("--format", help="Text, data, or a drawing.")
+    ] = "text",
 ) -> int:
     """Show where messages go in a federation of several clusters, offline.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from agent.cli import output
-from agent.cli.options import OK, Format, FormatOption, examples
+from agent.cli.options import OK, FormatOption, examples
 from agent.errors import ConfigurationError, Place, Problem
 
 MAX_LEGACY: Final = 512 * 1024  # bytes; far more than any 2.x configuration, and parsing more takes seconds
@@ -21,14 +20,14 @@ app = typer.Typer()
 @app.command(name="import-legacy", epilog=examples("import-legacy rabbitmq.config > agent.yml"))
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="Erlang configuration of the 2.x plugin.")],
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Print a 2.x federation configuration as this agent's YAML."""
     from agent.definitions.document.findings import one_line
     from agent.definitions.sources.legacy import import_legacy as converted
 
     written = converted(_read(file, MAX_LEGACY, Place(one_line(str(file)), 1, 1)), file=str(file))
-    if format_ is Format.JSON:
+    if format_ == "json":
         from agent.definitions.document import yaml
 
         tree = yaml.compose(written.encode(), str(file))
@@ -38,14 +37,12 @@ def import_legacy(
     return OK
 
 
-class Rules(StrEnum):
-    PROMETHEUS = "prometheus"
-
-
 @app.command(epilog=examples("objectives objectives.yml --format prometheus > rules.yml"))
 def objectives(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `report --objectives` reads.")],
-    format_: Annotated[Rules, typer.Option("--format", help="Recording and alert rules for Prometheus.")],
+    format_: Annotated[
+        Literal["prometheus"], typer.Option("--format", help="Recording and alert rules for Prometheus.")
+    ],
 ) -> int:
     """Print rules that watch objectives as they happen."""
     from agent.amqp.data.publish_tracker import TRANSFER_BOUNDS
