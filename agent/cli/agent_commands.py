@@ -45,7 +45,7 @@ def _agent(url: str | None, token_file: Path | None, config: Path | None, within
 def complete_link(incomplete: str) -> list[tuple[str, str]]:
     """For the shell: links of the agent that a command without options asks. Empty where it doesn't answer: a shell has
     no place for an error."""
-    from agent.cli.link_names import completions
+    from agent.cli.remote import completions
 
     try:
         agent = _agent(os.environ.get(URL_VARIABLE), None, None, within=COMPLETION_PATIENCE)

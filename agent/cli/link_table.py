@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import typer
 
-from agent.cli.link_names import name_of
 from agent.cli.options import Sort
 from agent.cli.output import Ready
+from agent.cli.remote import name_of
 from agent.core.text.printable import printable
 from agent.core.text.quantities import age, counted, waiting_text
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import agent_commands, configuration_commands, file_commands, output, quarantine
+from agent.cli import agent_commands, file_commands, output, quarantine
 from agent.cli.options import (
     BAD_CONFIGURATION,
     BAD_USE,
@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="RabbitMQ federation and shovels from outside the broker.",
 )
-for each in (configuration_commands, agent_commands, file_commands):
+for each in (file_commands, agent_commands):
     app.add_typer(each.app)
 app.add_typer(quarantine.app, name="quarantine")
 
