@@ -11,10 +11,24 @@ from itertools import groupby
 from shlex import quote
 from typing import Final
 
-from agent.check.alarms import judge_alarms
-from agent.check.connections import Attempt, LinkEnds, endpoints_of, judge_broker, judge_clock, judge_pair, try_all
-from agent.check.context import BrokerApis, CheckContext, context_of, judge_given_apis
-from agent.check.exchanges import judge_alternate_exchanges, judge_event_exchange
+from agent.check.brokers import (
+    judge_alarms,
+    judge_alternate_exchanges,
+    judge_broker,
+    judge_clock,
+    judge_event_exchange,
+    judge_pair,
+    try_all,
+)
+from agent.check.context import (
+    Attempt,
+    BrokerApis,
+    CheckContext,
+    LinkEnds,
+    context_of,
+    endpoints_of,
+    judge_given_apis,
+)
 from agent.check.findings import Finding, FindingLevel, Topic, in_order
 from agent.check.http_api import BrokerApi
 from agent.check.loops import judge_loops

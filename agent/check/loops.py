@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.check.connections import BrokerFacts, LinkEnds
-from agent.check.context import CheckContext
+from agent.check.context import BrokerFacts, CheckContext, LinkEnds
 from agent.check.findings import Finding, Topic
 from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, QueueLink, ShovelPlace
 from agent.core.topology.findings import repeated

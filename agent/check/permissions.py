@@ -10,8 +10,16 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Final
 
-from agent.check.connections import DEFAULT_VHOST, Attempt, Endpoint, LinkEnds, address, downstream_in
-from agent.check.context import BrokerApis, CheckContext
+from agent.check.context import (
+    DEFAULT_VHOST,
+    Attempt,
+    BrokerApis,
+    CheckContext,
+    Endpoint,
+    LinkEnds,
+    address,
+    downstream_in,
+)
 from agent.check.findings import Finding, Topic, listed
 from agent.check.http_api import BrokerApi
 from agent.core.links.plan import Outlook

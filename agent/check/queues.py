@@ -15,8 +15,7 @@ from itertools import count
 from shlex import quote
 from typing import Any, Final
 
-from agent.check.connections import BrokerFacts, Endpoint, LinkEnds
-from agent.check.context import CheckContext
+from agent.check.context import BrokerFacts, CheckContext, Endpoint, LinkEnds
 from agent.check.findings import Finding, Topic
 from agent.check.policies import (
     ARGUMENTS,

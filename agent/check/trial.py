@@ -18,10 +18,8 @@ from typing import Any, Final
 import aio_pika
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
-from agent.check.alarms import current_alarm
-from agent.check.connections import CONNECTION_NAME, PATIENCE, LinkEnds
-from agent.check.context import CheckContext
-from agent.check.exchanges import ALTERNATE
+from agent.check.brokers import ALTERNATE, CONNECTION_NAME, PATIENCE, current_alarm
+from agent.check.context import CheckContext, LinkEnds
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.check.configuration import CheckResult, TrialRunner, check
-from agent.check.connections import Attempt
+from agent.check.context import Attempt
 from agent.check.findings import Finding, FindingLevel, has_problems, listed
 from agent.cli import output
 from agent.cli.options import with_secrets
