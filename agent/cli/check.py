@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,12 +129,4 @@ def _endpoint(attempt: Attempt) -> dict[str, Any]:
 
 
 def _finding(found: Finding) -> dict[str, Any]:
-    return {
-        "level": found.level,
-        "topic": found.topic,
-        "where": found.where,
-        "message": found.message,
-        "fix": found.fix,
-        "links": list(found.links[:MOST_LINKS_IN_JSON]),
-        "links_total": len(found.links),
-    }
+    return {**asdict(found), "links": found.links[:MOST_LINKS_IN_JSON], "links_total": len(found.links)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
+from agent.check.findings import listed
 from agent.cli import output
 from agent.core.text.quantities import counted
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
@@ -21,6 +23,7 @@ from agent.errors import UsageError
 
 MOST_SHOWN = 20  # of one kind of finding, in text
 _PORT = 5672
+_listed = partial(listed, most=MOST_SHOWN)
 _TIMES = {0: "never", 1: "once", 2: "twice"}  # an exchange gets a message
 
 
@@ -153,7 +156,7 @@ def _lines(
 
 def _unrecognized(strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
     for stranger in strangers[:MOST_SHOWN]:
-        yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
+        yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed(stranger.upstream_of)}"
     if len(strangers) > MOST_SHOWN:
         more = counted(len(strangers) - MOST_SHOWN, "more such address", "more such addresses")
         yield f"{more}: --format json has all"
@@ -182,11 +185,6 @@ def _grouped(arrivals: list[Arrival]) -> str:
         f"{_listed([label(each.subscriber) for each in arrivals if each.copies == count])}"
         for count in counts
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_SHOWN
-    return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _verdict(part: Part) -> Iterator[str]:
