@@ -105,7 +105,7 @@ class _Check:
         self._findings += _judge_pairs(context)
         if found is not None:
             self._findings += await _all(_judge_links(context, found, attempts, accounts))
-            self._findings += await _all(judge_loops(context))
+            self._findings += await judge_loops(context)
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         await self._ask(context, accounts, found, attempts)

@@ -40,8 +40,11 @@ class Endpoint:
 
     @property
     def first(self) -> str:
-        """The first address, as findings name it."""
-        return named(self, self.uris[0])
+        return self.at(self.uris[0])
+
+    def at(self, uri: AmqpUri) -> str:
+        """One of its addresses, as findings name it."""
+        return f"{self.where} {uri.host}:{uri.connect_port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +102,11 @@ class Attempt:
 
     @property
     def where(self) -> str:
-        return named(self.endpoint, self.uri)
+        return self.endpoint.at(self.uri)
 
 
 def address(uri: AmqpUri) -> str:
     return f"{uri.connect_host}:{uri.connect_port}"
-
-
-def named(endpoint: Endpoint, uri: AmqpUri) -> str:
-    return f"{endpoint.where} {uri.host}:{uri.connect_port}"
 
 
 def upstream(name: str, vhost: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:

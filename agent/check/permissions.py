@@ -263,11 +263,11 @@ async def judge_topic_permissions(context: CheckContext) -> AsyncIterator[Findin
 
 
 async def _topic_grants(context: CheckContext, endpoint: Endpoint, exchange: str) -> list[TopicGrant]:
-    api = context.apis.of(endpoint)
     found: list[TopicGrant] = []
-    for user, vhost in endpoint.accounts if api is not None else ():
-        grants = await api.topic_grants(user) if api is not None else None
-        found += [each for each in grants or () if (each.vhost, each.exchange) == (vhost, exchange)]
+    if (api := context.apis.of(endpoint)) is not None:
+        for user, vhost in endpoint.accounts:
+            grants = await api.topic_grants(user) or ()
+            found += [each for each in grants if (each.vhost, each.exchange) == (vhost, exchange)]
     return found
 
 

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,8 +23,8 @@ import uvloop
 from pydantic_core import PydanticCustomError
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
+from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
-from agent.cli.options import OK
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
 from agent.definitions.models.settings import parse_listen
 from agent.definitions.sources.load import load_configuration
@@ -43,10 +42,6 @@ from agent.status.http.connections import raise_descriptor_limit
 from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 
-STOPPED_WITHIN: Final = 25.0  # seconds; less than the 30 s that Kubernetes waits before it kills
-_FOR_THREADS: Final = 2.0
-_FOR_LOG: Final = 1.0
-NOT_STOPPED: Final = 1
 END_PATIENCE: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
 """A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
@@ -61,7 +56,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None, wait
 
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None, waits_at: HttpSettings | None) -> None:
-    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=STOPPED_WITHIN))
+    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     stop = _stop_signal(deadline)
     raise_descriptor_limit()
     gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
@@ -165,39 +160,3 @@ def _stop_signal(deadline: StopDeadline) -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, begin)
     return stop
-
-
-class StopDeadline:
-    """Counts from `start` on. The interpreter waits for every thread of its pool, and a thread that reads from a
-    hanging disk or pipe can't be stopped. So this one ends the process, with `NOT_STOPPED` unless all messages were
-    settled.
-    """
-
-    def __init__(
-        self, report: Callable[[], None], *, seconds: float = STOPPED_WITHIN, for_threads: float = _FOR_THREADS
-    ) -> None:
-        """`report` is called before the process is ended because it didn't stop in time; threads have so many seconds
-        once all is settled."""
-        self._report = report
-        self._seconds = seconds
-        self._for_threads = for_threads
-        self._settled = threading.Event()
-        self._watch: threading.Thread | None = None
-
-    def start(self) -> None:
-        if self._watch is None:
-            self._watch = threading.Thread(target=self._run, name="stop deadline", daemon=True)
-            self._watch.start()
-
-    def settled(self) -> None:
-        """All messages are settled; only threads without important work may be left."""
-        self._settled.set()
-
-    def _run(self) -> None:
-        if self._settled.wait(self._seconds):
-            threading.Event().wait(self._for_threads)
-            os._exit(OK)
-        reporting = threading.Thread(target=self._report, daemon=True)
-        reporting.start()  # in a separate thread, since the reader of the log may hang too
-        reporting.join(_FOR_LOG)
-        os._exit(NOT_STOPPED)

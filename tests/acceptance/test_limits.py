@@ -10,7 +10,7 @@ from agent import look_up, network, read_in_time
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
 from agent.check import trial
-from agent.cli import check, file_commands, run
+from agent.cli import check, deadline, file_commands
 from agent.core import fields
 from agent.core.addresses import uri
 from agent.core.links import backoff, prefetch
@@ -105,7 +105,7 @@ def row(what: str) -> str:
             "a retry after a refusal",
             [f"{backoff.slow_delay(0.0, 0.0):g} to {seconds(backoff.slow_delay(0.0, 1.0))}"],
         ),
-        ("stopping the agent", [seconds(run.STOPPED_WITHIN), f"status {run.NOT_STOPPED}"]),
+        ("stopping the agent", [seconds(deadline.SECONDS), f"status {deadline.NOT_STOPPED}"]),
         ("events of a link that the agent remembers", [f"{history.TRANSITIONS}"]),
         (
             "what waits for the export's disk",

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from agent.check.findings import Topic
-from agent.cli import agent_commands, main, options, quarantine, run, status
+from agent.cli import agent_commands, deadline, main, options, quarantine, status
 from agent.core import export_event
 from agent.core.links.lifecycle import Status
 from agent.core.rules.quarantine import QuarantineReason
@@ -60,7 +60,7 @@ def test_alerts_are_as_severe_as_the_page_says() -> None:
 
 def test_each_exit_status_has_an_entry() -> None:
     of_all = {options.OK, options.BAD_USE, options.BAD_CONFIGURATION, options.CANNOT_START, options.INTERRUPTED}
-    of_brokers = {options.TROUBLE_WITH_BROKERS, agent_commands.DOWNSTREAM_UNREAD, run.NOT_STOPPED}
+    of_brokers = {options.TROUBLE_WITH_BROKERS, agent_commands.DOWNSTREAM_UNREAD, deadline.NOT_STOPPED}
     of_links = {options.UNKNOWN_LINK}
     of_status = {status.FINE, status.DEGRADED, status.DOWN}
     of_quarantine = {quarantine.NOT_ALL, quarantine.NO_MESSAGE}

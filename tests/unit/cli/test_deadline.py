@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import asyncio, time
-from agent.cli.run import StopDeadline
+from agent.cli.deadline import StopDeadline
 
 async def work() -> None:
     deadline = StopDeadline(lambda: print("not stopped", flush=True), seconds={seconds}, for_threads=0.1)
