@@ -73,11 +73,7 @@ async def check(
     """`apis` are HTTP APIs of further brokers, by the name of an upstream or by HOST:PORT; `trial` comes last. Raises
     ConfigurationError where sources of definitions conflict."""
     async with AsyncExitStack() as stack:
-        result = await _Check(configuration, clock, stack).run(apis, agent)
-        if trial is None:
-            return result
-        trials = await _all(trial(result.context))
-        return replace(result, findings=tuple(in_order([*result.findings, *trials])))
+        return await _Check(configuration, clock, stack).run(apis, agent, trial)
 
 
 class _Check:
@@ -89,7 +85,9 @@ class _Check:
         self._stack = stack
         self._findings: list[Finding] = []
 
-    async def run(self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None) -> CheckResult:
+    async def run(
+        self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None, trial: TrialRunner | None
+    ) -> CheckResult:
         found = await self._read(agent)
         definitions = self._configuration.definitions if found is None else found.reading.definitions
         apis = await self._open_apis(given, definitions)
@@ -109,6 +107,7 @@ class _Check:
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         await self._ask(context, accounts, found, attempts)
+        self._findings += [] if trial is None else await _all(trial(context))
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
 
     async def _open_apis(self, given: Mapping[str, Sequence[HttpUrl]], definitions: Definitions) -> BrokerApis:
