@@ -181,12 +181,6 @@ def alarms_of(nodes: Sequence[NodeAnswer]) -> tuple[Alarm, ...]:
     return tuple(each for each in found if each.nodes)
 
 
-async def current_alarm(api: BrokerApi) -> Alarm | None:
-    """Asks the HTTP API again; None where there is none, or none can be seen."""
-    api.forget()
-    return next(iter(alarms_of(await api.running_nodes() or ())), None)
-
-
 async def judge_alarms(context: CheckContext) -> AsyncIterator[Finding]:
     """Judges brokers whose HTTP API may be asked, and names others. A downstream without one is reported already."""
     for api in context.apis.all:

@@ -35,10 +35,10 @@ from agent.check.loops import judge_loops
 from agent.check.permissions import (
     AccountNeeds,
     accounts_of,
+    command_to_grant,
     judge_permissions,
     judge_tags,
     judge_topic_permissions,
-    present_grant,
 )
 from agent.check.queues import judge_queues
 from agent.core.addresses.http_url import HttpUrl
@@ -228,7 +228,7 @@ async def _judge_unreachable(
         if account is not None and kind is FailureKind.NO_VHOST:
             fix = f"rabbitmqctl add_vhost {quote(vhost)} && {account.command(Grant())}"
         else:
-            fix = await _fix(account if kind is FailureKind.PERMISSION else None, context.apis)
+            fix = await command_to_grant(account if kind is FailureKind.PERMISSION else None, context.apis)
         labels = tuple(link.label for link in context.links if each.endpoint in (link.source, link.destination))
         yield judged(topic, each.where, str(each.error).removeprefix(f"{each.where}: "), fix, labels)
 
@@ -273,13 +273,9 @@ async def _judge_links(
             who = (refused.user, refused.vhost) if refused is not None and is_denied else None
             account = next((one for one in accounts if (one.user, one.vhost) == who), None)
             topic = Topic.PERMISSIONS if is_denied else Topic.LINK
-            yield Finding.error(topic, where, reason, await _fix(account, context.apis), labels)
+            yield Finding.error(topic, where, reason, await command_to_grant(account, context.apis), labels)
         elif any(native_link(each.link) in found.reading.native_links for each in of_reason):
             fix = "disable the plugin on the downstream, or remove the definition from one of the two"
             yield Finding.warning(Topic.PLUGIN, found.reading.broker, reason, fix, labels)
         else:
             yield Finding.note(Topic.PLUGIN, where, reason, "", labels)
-
-
-async def _fix(account: AccountNeeds | None, apis: BrokerApis) -> str:
-    return "" if account is None else account.command(await present_grant(account, apis))

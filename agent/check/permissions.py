@@ -55,10 +55,6 @@ class AccountNeeds:
     in_all: tuple[Need, ...] = ()
     perhaps: tuple[Need, ...] = ()  # where nobody could look what is missing there
 
-    @property
-    def patterns(self) -> str:
-        return wanted_patterns(self.in_all)
-
     def command(self, present: Grant | None) -> str:
         """A line to run where it is known what the user has."""
         if present is None:
@@ -66,11 +62,13 @@ class AccountNeeds:
         return grant_command(self.vhost, self.user, self.in_all, present)
 
 
-async def present_grant(account: AccountNeeds, apis: BrokerApis) -> Grant | None:
-    """None where it can't be read."""
+async def command_to_grant(account: AccountNeeds | None, apis: BrokerApis) -> str:
+    """Empty without an account."""
+    if account is None:
+        return ""
     api = apis.of(account.endpoint)
     grants = None if api is None else await api.grants(account.user)
-    return None if grants is None else grants.get(account.vhost, Grant())
+    return account.command(None if grants is None else grants.get(account.vhost, Grant()))
 
 
 def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[AccountNeeds]:
@@ -208,7 +206,7 @@ def _unknown(account: AccountNeeds, api: BrokerApi, *, logs_in: bool) -> Finding
     """`set_permissions` fails for a user that the broker's database doesn't have."""
     if logs_in:
         why = f"the broker's own database has no such user ({api.where}), so another service authorises it"
-        return replace(_note(account, why), fix=f"allow there {account.patterns}")
+        return replace(_note(account, why), fix=f"allow there {wanted_patterns(account.in_all)}")
     message = f"user {account.user!r} is unknown to the broker's own database, or has no permissions ({api.where})"
     line = f"rabbitmqctl add_user {quote(account.user)}"
     return replace(_note(account, ""), message=message, fix=f"{line}, if it is missing, and {account.command(Grant())}")
