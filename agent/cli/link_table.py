@@ -109,19 +109,14 @@ COLUMNS: Final = (
 
 def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
     """Incidents come before links that never worked, or have not for long; or the largest first by `sort`."""
-    match sort:
-        case None:
-            return sorted(links, key=_trouble)
-        case "name":
-            return sorted(links, key=lambda link: (link["vhost"], name_of(link), link["upstream"]))
-        case "age":
-            return sorted(links, key=_begin)
-        case "backlog":
-            return sorted(links, key=lambda link: -(link["backlog"] or link.get("backlog_last") or 0))
-        case "oldest":
-            return sorted(links, key=_oldest, reverse=True)
-        case _:
-            return sorted(links, key=lambda link: -(link.get(sort) or 0))
+    orders: Mapping[Sort | None, Callable[[Link], Any]] = {
+        None: _trouble,
+        "name": lambda link: (link["vhost"], name_of(link), link["upstream"]),
+        "age": _begin,
+        "backlog": lambda link: -(link["backlog"] or link.get("backlog_last") or 0),
+        "oldest": lambda link: -_oldest(link),
+    }
+    return sorted(links, key=orders.get(sort, lambda link: -(link.get(sort) or 0)))
 
 
 def _trouble(link: Link) -> tuple[int, int, str, str, str, str]:
