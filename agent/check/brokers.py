@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.connect import Connection, connect, connect_any
@@ -162,23 +161,12 @@ def judge_clock(where: str, difference: float) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
-    """A resource that the named nodes lack."""
-
-    kind: FailureKind
-    nodes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.kind} on {listed(self.nodes, MOST_NAMED)}"
-
-
-def alarms_of(nodes: Sequence[NodeAnswer]) -> tuple[Alarm, ...]:
-    found = (
-        Alarm(FailureKind.MEMORY_ALARM, tuple(each["name"] for each in nodes if each.get("mem_alarm") is True)),
-        Alarm(FailureKind.DISK_ALARM, tuple(each["name"] for each in nodes if each.get("disk_free_alarm") is True)),
-    )
-    return tuple(each for each in found if each.nodes)
+def alarms_of(nodes: Sequence[NodeAnswer]) -> Iterator[tuple[FailureKind, str]]:
+    """Each resource that nodes lack, and a text that names these nodes."""
+    for kind, key in ((FailureKind.MEMORY_ALARM, "mem_alarm"), (FailureKind.DISK_ALARM, "disk_free_alarm")):
+        lacking = [each["name"] for each in nodes if each.get(key) is True]
+        if lacking:
+            yield kind, f"{kind} on {listed(lacking, MOST_NAMED)}"
 
 
 async def judge_alarms(context: CheckContext) -> AsyncIterator[Finding]:
@@ -202,9 +190,9 @@ def judge_nodes(
     links = tuple(dict.fromkeys(links_to or links_from))
     judged = Finding.error if links_to else Finding.warning
     effect = "links to it deliver nothing" if links_to else "nothing new arrives there, and its backlog still flows"
-    for each in alarms_of(nodes):
-        message = f"{each}: the broker accepts no messages, so {effect}"
-        yield judged(Topic.ALARM, where, message, CLEARING[each.kind].format(broker="that broker"), links)
+    for kind, alarm in alarms_of(nodes):
+        message = f"{alarm}: the broker accepts no messages, so {effect}"
+        yield judged(Topic.ALARM, where, message, CLEARING[kind].format(broker="that broker"), links)
     if not all(isinstance(each.get(key), bool) for each in nodes for key in ("mem_alarm", "disk_free_alarm")):
         message = "whether a node has a memory or disk alarm can't be seen: the broker has no statistics, or none yet"
         yield Finding.note(Topic.ALARM, where, message, "see `rabbitmq-diagnostics alarms` there")

@@ -191,9 +191,9 @@ async def deliver_one(trial: Trial) -> Finding:
 async def _alarm(trial: Trial) -> Finding | None:
     for each in (trial.downstream, trial.upstream):
         each.api.forget()
-        for alarm in alarms_of(await each.api.running_nodes() or ()):
+        for kind, alarm in alarms_of(await each.api.running_nodes() or ()):
             message = f"no message gets through: {each.side} has a {alarm}, so it accepts none"
-            fix = CLEARING[alarm.kind].format(broker=f"the {each.side}")
+            fix = CLEARING[kind].format(broker=f"the {each.side}")
             return _finding(trial.ends, FindingLevel.ERROR, message, fix)
     return None
 
