@@ -11,20 +11,34 @@ from itertools import groupby
 from shlex import quote
 from typing import Final
 
-from agent.check.alarms import judge_alarms
-from agent.check.connections import Attempt, LinkEnds, endpoints_of, judge_broker, judge_clock, judge_pair, try_all
-from agent.check.context import BrokerApis, CheckContext, context_of, judge_given_apis
-from agent.check.exchanges import judge_alternate_exchanges, judge_event_exchange
+from agent.check.brokers import (
+    judge_alarms,
+    judge_alternate_exchanges,
+    judge_broker,
+    judge_clock,
+    judge_event_exchange,
+    judge_pair,
+    try_all,
+)
+from agent.check.context import (
+    Attempt,
+    BrokerApis,
+    CheckContext,
+    LinkEnds,
+    context_of,
+    endpoints_of,
+    judge_given_apis,
+)
 from agent.check.findings import Finding, FindingLevel, Topic, in_order
 from agent.check.http_api import BrokerApi
 from agent.check.loops import judge_loops
 from agent.check.permissions import (
     AccountNeeds,
     accounts_of,
+    command_to_grant,
     judge_permissions,
     judge_tags,
     judge_topic_permissions,
-    present_grant,
 )
 from agent.check.queues import judge_queues
 from agent.core.addresses.http_url import HttpUrl
@@ -59,11 +73,7 @@ async def check(
     """`apis` are HTTP APIs of further brokers, by the name of an upstream or by HOST:PORT; `trial` comes last. Raises
     ConfigurationError where sources of definitions conflict."""
     async with AsyncExitStack() as stack:
-        result = await _Check(configuration, clock, stack).run(apis, agent)
-        if trial is None:
-            return result
-        trials = await _all(trial(result.context))
-        return replace(result, findings=tuple(in_order([*result.findings, *trials])))
+        return await _Check(configuration, clock, stack).run(apis, agent, trial)
 
 
 class _Check:
@@ -75,7 +85,9 @@ class _Check:
         self._stack = stack
         self._findings: list[Finding] = []
 
-    async def run(self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None) -> CheckResult:
+    async def run(
+        self, given: Mapping[str, Sequence[HttpUrl]], agent: Agent | None, trial: TrialRunner | None
+    ) -> CheckResult:
         found = await self._read(agent)
         definitions = self._configuration.definitions if found is None else found.reading.definitions
         apis = await self._open_apis(given, definitions)
@@ -91,10 +103,11 @@ class _Check:
         self._findings += _judge_pairs(context)
         if found is not None:
             self._findings += await _all(_judge_links(context, found, attempts, accounts))
-            self._findings += await _all(judge_loops(context))
+            self._findings += await judge_loops(context)
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         await self._ask(context, accounts, found, attempts)
+        self._findings += [] if trial is None else await _all(trial(context))
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
 
     async def _open_apis(self, given: Mapping[str, Sequence[HttpUrl]], definitions: Definitions) -> BrokerApis:
@@ -215,7 +228,7 @@ async def _judge_unreachable(
         if account is not None and kind is FailureKind.NO_VHOST:
             fix = f"rabbitmqctl add_vhost {quote(vhost)} && {account.command(Grant())}"
         else:
-            fix = await _fix(account if kind is FailureKind.PERMISSION else None, context.apis)
+            fix = await command_to_grant(account if kind is FailureKind.PERMISSION else None, context.apis)
         labels = tuple(link.label for link in context.links if each.endpoint in (link.source, link.destination))
         yield judged(topic, each.where, str(each.error).removeprefix(f"{each.where}: "), fix, labels)
 
@@ -260,13 +273,9 @@ async def _judge_links(
             who = (refused.user, refused.vhost) if refused is not None and is_denied else None
             account = next((one for one in accounts if (one.user, one.vhost) == who), None)
             topic = Topic.PERMISSIONS if is_denied else Topic.LINK
-            yield Finding.error(topic, where, reason, await _fix(account, context.apis), labels)
+            yield Finding.error(topic, where, reason, await command_to_grant(account, context.apis), labels)
         elif any(native_link(each.link) in found.reading.native_links for each in of_reason):
             fix = "disable the plugin on the downstream, or remove the definition from one of the two"
             yield Finding.warning(Topic.PLUGIN, found.reading.broker, reason, fix, labels)
         else:
             yield Finding.note(Topic.PLUGIN, where, reason, "", labels)
-
-
-async def _fix(account: AccountNeeds | None, apis: BrokerApis) -> str:
-    return "" if account is None else account.command(await present_grant(account, apis))

@@ -1,15 +1,151 @@
-"""The context that all checks share: the addresses that work, the ends of links, the HTTP APIs that can be asked."""
+"""The context that all checks share: the ends of links, the addresses that work, the HTTP APIs that can be asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from agent.check.connections import Attempt, BrokerFacts, Endpoint, LinkEnds, address, ends_of
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
-from agent.core.addresses.uri import AmqpUri
+from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.plan import PlannedLink
+from agent.core.model import Definitions, Link, ShovelLink
+from agent.errors import BrokerError
+from agent.links.ends import DOWNSTREAM, reachable
+
+SOURCE: Final = "shovel source"
+DESTINATION: Final = "shovel destination"
+DEFAULT_VHOST: Final = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One broker in one role: `uris` are interchangeable. `where` leads all that is reported of it."""
+
+    where: str
+    default_vhost: str
+    uris: tuple[AmqpUri, ...]
+    upstream: str = ""  # the name of the upstream, where the role is one
+
+    @property
+    def accounts(self) -> tuple[tuple[str, str], ...]:
+        """The users and vhosts that its addresses name. The user of a client certificate isn't known here."""
+        found = ((uri.login[0], uri.vhost(self.default_vhost)) for uri in self.uris if not is_by_certificate(uri))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        return frozenset(map(address, self.uris))
+
+    @property
+    def first(self) -> str:
+        return self.at(self.uris[0])
+
+    def at(self, uri: AmqpUri) -> str:
+        """One of its addresses, as findings name it."""
+        return f"{self.where} {uri.host}:{uri.connect_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnds:
+    """A link that should exist, and its two brokers."""
+
+    planned: PlannedLink
+    source: Endpoint
+    destination: Endpoint
+
+    @property
+    def link(self) -> Link:
+        return self.planned.link
+
+    @property
+    def label(self) -> str:
+        return f"{self.link.vhost}/{self.link.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring:
+    """A certificate or token and when it expires, in seconds since 1970."""
+
+    what: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """The facts that a broker shows when a connection opens. `frame_max` 0 is no limit."""
+
+    where: str
+    vhost: str
+    user: str
+    version: str
+    cluster: str | None
+    frame_max: int
+    channel_max: int
+    limits_deliveries: bool = False
+    asks_for_configure: bool = False
+    is_encrypted: bool = False
+    is_verified: bool = False
+    certificates: tuple[Expiring, ...] = ()
+    blocked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One address that was tried, with the `broker` that answered or the `error`."""
+
+    endpoint: Endpoint
+    uri: AmqpUri
+    broker: BrokerFacts | None = None
+    error: BrokerError | None = None
+
+    @property
+    def where(self) -> str:
+        return self.endpoint.at(self.uri)
+
+
+def address(uri: AmqpUri) -> str:
+    return f"{uri.connect_host}:{uri.connect_port}"
+
+
+def upstream(name: str, vhost: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:
+    return Endpoint(f"upstream {name}", vhost, reachable(uris, vhost, downstream), name)
+
+
+def shovel_end(where: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:
+    return Endpoint(where, DEFAULT_VHOST, reachable(uris, DEFAULT_VHOST, downstream))
+
+
+def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
+    return Endpoint(DOWNSTREAM, vhost, tuple(uri.in_vhost(vhost) for uri in downstream))
+
+
+def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
+    link = planned.link
+    if isinstance(link, ShovelLink):
+        source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
+        return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
+    source = upstream(link.upstream, link.vhost, link.uris, downstream)
+    return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
+
+
+def endpoints_of(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterator[Endpoint]:
+    """Some may be repeated."""
+    for vhost in dict.fromkeys(uri.vhost(DEFAULT_VHOST) for uri in downstream):
+        yield downstream_in(vhost, downstream)
+    for vhost, found in definitions.vhosts.items():
+        if found.upstreams or found.exchanges or found.policies:
+            yield downstream_in(vhost, downstream)
+        for each in found.upstreams.values():
+            yield upstream(each.name, vhost, each.uris, downstream)
+        for shovel in found.shovels.values():
+            yield shovel_end(SOURCE, shovel.source_uris, downstream)
+            yield shovel_end(DESTINATION, shovel.destination_uris, downstream)
+
+
+def is_by_certificate(uri: AmqpUri) -> bool:
+    return uri.mechanisms == (Mechanism.EXTERNAL,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 
 class FindingLevel(StrEnum):
@@ -60,15 +59,12 @@ class Finding:
         return cls(FindingLevel.NOTE, topic, where, message, fix, links)
 
 
-_LEVELS: Final = tuple(FindingLevel)
-_TOPICS: Final = tuple(Topic)
-
-
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first, each once."""
+    levels, topics = [*FindingLevel], [*Topic]
     return sorted(
         dict.fromkeys(findings),
-        key=lambda each: (_LEVELS.index(each.level), _TOPICS.index(each.topic), each.where, each.message),
+        key=lambda each: (levels.index(each.level), topics.index(each.topic), each.where, each.message),
     )
 
 

@@ -7,28 +7,20 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from agent.check.policies import PolicyTarget
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.permissions import Grant, TopicGrant
 from agent.errors import BrokerError
-from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer, QueueAnswer
+from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer
 from agent.management.client import ManagementClient
 
 PATIENCE: Final = 10.0
+P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAlarms:
-    """The alarms of a running node; None where the broker has no statistics of it."""
-
-    node: str
-    memory: bool | None
-    disk: bool | None
+Ask = Callable[Concatenate["BrokerApi", P], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,6 +29,19 @@ class ApiQuestion:
 
     about: str
     user: str = ""
+
+
+def _once(about: str, *, of_user: bool = False) -> Callable[[Ask[P, T]], Ask[P, T | None]]:
+    """Asks once for the same arguments, which `about` shows; the first is a user if `of_user`. None where it fails."""
+
+    def decorated(ask: Ask[P, T]) -> Ask[P, T | None]:
+        async def answer(api: BrokerApi, /, *args: P.args, **more: P.kwargs) -> T | None:
+            question = ApiQuestion(about.format(*args), str(args[0]) if of_user else "")
+            return await api.once(question, lambda: ask(api, *args, **more))
+
+        return answer
+
+    return decorated
 
 
 class BrokerApi:
@@ -73,84 +78,74 @@ class BrokerApi:
         """From now on the broker is asked again."""
         self._answers.clear()
 
-    async def grants(self, user: str) -> dict[str, Grant] | None:
+    @_once("permissions of user {!r}", of_user=True)
+    async def grants(self, user: str) -> dict[str, Grant]:
         """The user's permissions by vhost."""
+        answers = await self._client.permissions_of(user)
+        return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
 
-        async def ask() -> dict[str, Grant]:
-            answers = await self._client.permissions_of(user)
-            return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
+    @_once("permissions of user {!r} for topics", of_user=True)
+    async def topic_grants(self, user: str) -> list[TopicGrant]:
+        answers = await self._client.topic_permissions_of(user)
+        return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
 
-        return await self._once(ApiQuestion(f"permissions of user {user!r}", user), ask)
-
-    async def topic_grants(self, user: str) -> list[TopicGrant] | None:
-        async def ask() -> list[TopicGrant]:
-            answers = await self._client.topic_permissions_of(user)
-            return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
-
-        return await self._once(ApiQuestion(f"permissions of user {user!r} for topics", user), ask)
-
-    async def tags(self) -> frozenset[str] | None:
+    @_once("the tags of its user")
+    async def tags(self) -> frozenset[str]:
         """The tags of the API's own user."""
+        found = (await self._client.whoami()).get("tags")
+        words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
+        return frozenset(str(each).strip() for each in words)
 
-        async def ask() -> frozenset[str]:
-            found = (await self._client.whoami()).get("tags")
-            words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
-            return frozenset(str(each).strip() for each in words)
+    @_once("policies of vhost {!r}")
+    async def policies(self, vhost: str) -> list[PolicyAnswer]:
+        return await self._client.policies_of(vhost)
 
-        return await self._once(ApiQuestion("the tags of its user"), ask)
+    @_once("operator policies of vhost {!r}")
+    async def operator_policies(self, vhost: str) -> list[PolicyAnswer]:
+        return await self._client.operator_policies_of(vhost)
 
-    async def policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        return await self._once(ApiQuestion(f"policies of vhost {vhost!r}"), partial(self._client.policies_of, vhost))
+    @_once("queues of vhost {!r}")
+    async def queues(self, vhost: str) -> dict[str, PolicyTarget]:
+        return {
+            each["name"]: PolicyTarget(
+                each["name"],
+                str(each.get("type", "classic")),
+                dict(each.get("arguments") or {}),
+                each.get("policy") or None,
+            )
+            for each in await self._client.queues(vhost)
+        }
 
-    async def operator_policies(self, vhost: str) -> list[PolicyAnswer] | None:
-        question = ApiQuestion(f"operator policies of vhost {vhost!r}")
-        return await self._once(question, partial(self._client.operator_policies_of, vhost))
+    @_once("exchanges of vhost {!r}")
+    async def exchanges(self, vhost: str) -> dict[str, ExchangeAnswer]:
+        return {each["name"]: each for each in await self._client.exchanges(vhost)}
 
-    async def queues(self, vhost: str) -> dict[str, PolicyTarget] | None:
-        async def ask() -> dict[str, PolicyTarget]:
-            return {each["name"]: _target(each) for each in await self._client.queues(vhost)}
-
-        return await self._once(ApiQuestion(f"queues of vhost {vhost!r}"), ask)
-
-    async def exchanges(self, vhost: str) -> dict[str, ExchangeAnswer] | None:
-        async def ask() -> dict[str, ExchangeAnswer]:
-            return {each["name"]: each for each in await self._client.exchanges(vhost)}
-
-        return await self._once(ApiQuestion(f"exchanges of vhost {vhost!r}"), ask)
-
-    async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer] | None:
-        question = ApiQuestion(f"bindings of exchange {exchange!r} in vhost {vhost!r}")
-        return await self._once(question, partial(self.fresh_bindings_from, vhost, exchange))
+    @_once("bindings of exchange {1!r} in vhost {0!r}")
+    async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
+        return await self.fresh_bindings_from(vhost, exchange)
 
     async def fresh_bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
         """Asked again each time; raises BrokerError."""
         return await self._client.bindings_from(vhost, exchange)
 
-    async def alarms(self) -> list[NodeAlarms] | None:
-        """Those of the cluster's running nodes; some seconds old, as statistics are."""
+    @_once("alarms of its nodes")
+    async def running_nodes(self) -> list[NodeAnswer]:
+        """The cluster's running nodes with their alarms; some seconds old, as statistics are."""
+        return [each for each in await self._client.nodes() if each.get("running") is not False]
 
-        async def ask() -> list[NodeAlarms]:
-            nodes = await self._client.nodes()
-            return [_alarms(each) for each in nodes if each.get("running") is not False]
-
-        return await self._once(ApiQuestion("alarms of its nodes"), ask)
-
+    @_once("its clock")
     async def clock_difference(self) -> float | None:
         """The seconds by which the broker's clock is ahead, beyond the one second that times in HTTP are exact to."""
+        began = self._clock()
+        await self._client.overview()
+        ended = self._clock()
+        try:
+            theirs = parsedate_to_datetime(self._client.date or "").timestamp()
+        except (ValueError, OverflowError):
+            return None
+        return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
 
-        async def ask() -> float | None:
-            began = self._clock()
-            await self._client.overview()
-            ended = self._clock()
-            try:
-                theirs = parsedate_to_datetime(self._client.date or "").timestamp()
-            except (ValueError, OverflowError):
-                return None
-            return theirs - ended if theirs > ended else min(0.0, theirs + 1 - began)
-
-        return await self._once(ApiQuestion("its clock"), ask)
-
-    async def _once(self, question: ApiQuestion, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def once(self, question: ApiQuestion, ask: Callable[[], Awaitable[T]]) -> T | None:
         async with self._asking.setdefault(question, asyncio.Lock()):
             if question not in self._answers:
                 self._answers[question] = await self._asked(question, ask)
@@ -169,15 +164,3 @@ class BrokerApi:
             if time.monotonic() - began >= self._patience / 2:
                 self._unanswered = str(error)
             return None
-
-
-def _target(queue: QueueAnswer) -> PolicyTarget:
-    arguments = dict(queue.get("arguments") or {})
-    return PolicyTarget(queue["name"], str(queue.get("type", "classic")), arguments, queue.get("policy") or None)
-
-
-def _alarms(node: NodeAnswer) -> NodeAlarms:
-    memory, disk = node.get("mem_alarm"), node.get("disk_free_alarm")
-    return NodeAlarms(
-        node["name"], memory if isinstance(memory, bool) else None, disk if isinstance(disk, bool) else None
-    )

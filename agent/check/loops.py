@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.check.connections import BrokerFacts, LinkEnds
-from agent.check.context import CheckContext
+from agent.check.context import BrokerFacts, CheckContext, LinkEnds
 from agent.check.findings import Finding, Topic
 from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, QueueLink, ShovelPlace
 from agent.core.topology.findings import repeated
@@ -29,12 +28,11 @@ class Transfer:
     max_hops: int | None = None
 
 
-async def judge_loops(context: CheckContext) -> AsyncIterator[Finding]:
+async def judge_loops(context: CheckContext) -> list[Finding]:
     """Runs beside the event loop, as it takes long."""
     transfers = [found for link in context.links if (found := _transfer(link, context)) is not None]
     ends = time.monotonic() + LONGEST
-    for each in await asyncio.to_thread(lambda: list(find_loops(transfers, lambda: time.monotonic() < ends))):
-        yield each
+    return await asyncio.to_thread(lambda: list(find_loops(transfers, lambda: time.monotonic() < ends)))
 
 
 def _transfer(each: LinkEnds, context: CheckContext) -> Transfer | None:

@@ -5,13 +5,21 @@ For a topic exchange brokers also ask for topic permissions, where a user has an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Final
 
-from agent.check.connections import DEFAULT_VHOST, Attempt, Endpoint, LinkEnds, address, downstream_in
-from agent.check.context import BrokerApis, CheckContext
+from agent.check.context import (
+    DEFAULT_VHOST,
+    Attempt,
+    BrokerApis,
+    CheckContext,
+    Endpoint,
+    LinkEnds,
+    address,
+    downstream_in,
+)
 from agent.check.findings import Finding, Topic, listed
 from agent.check.http_api import BrokerApi
 from agent.core.links.plan import Outlook
@@ -47,10 +55,6 @@ class AccountNeeds:
     in_all: tuple[Need, ...] = ()
     perhaps: tuple[Need, ...] = ()  # where nobody could look what is missing there
 
-    @property
-    def patterns(self) -> str:
-        return wanted_patterns(self.in_all)
-
     def command(self, present: Grant | None) -> str:
         """A line to run where it is known what the user has."""
         if present is None:
@@ -58,11 +62,13 @@ class AccountNeeds:
         return grant_command(self.vhost, self.user, self.in_all, present)
 
 
-async def present_grant(account: AccountNeeds, apis: BrokerApis) -> Grant | None:
-    """None where it can't be read."""
+async def command_to_grant(account: AccountNeeds | None, apis: BrokerApis) -> str:
+    """Empty without an account."""
+    if account is None:
+        return ""
     api = apis.of(account.endpoint)
     grants = None if api is None else await api.grants(account.user)
-    return None if grants is None else grants.get(account.vhost, Grant())
+    return account.command(None if grants is None else grants.get(account.vhost, Grant()))
 
 
 def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[AccountNeeds]:
@@ -86,12 +92,8 @@ def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[
         declared = (Need(Permission.CONFIGURE, name, "declaring it") for name in names)
         add(downstream_in(vhost, downstream), declared)
     for each in context.links:
-        source, destination = _needs(each, context)
-        is_unseen = each.planned.outlook in {Outlook.BACKOFF, Outlook.INVALID}
-        ends = (_source_name(each), _destination_name(each))
-        of_source, of_destination = (_declaring(name, {name} if is_unseen else ()) for name in ends)
-        add(each.source, source, each.label, of_source)
-        add(each.destination, destination, each.label, of_destination)
+        for endpoint, needs, perhaps in _needs(each, context):
+            add(endpoint, needs, each.label, perhaps)
     for same_user in _by_user(found.values(), context):
         in_all = tuple(dict.fromkeys(need for each in same_user for need in (*each.needs, *each.perhaps)))
         for account in same_user:
@@ -115,35 +117,25 @@ def _by_user(accounts: Iterable[AccountNeeds], context: CheckContext) -> Iterato
     yield from (members for _, members in groups)
 
 
-def _needs(each: LinkEnds, context: CheckContext) -> tuple[tuple[Need, ...], tuple[Need, ...]]:
-    """At the source, and at the destination."""
-    source, destination = context.broker(each.source), context.broker(each.destination)
+def _needs(each: LinkEnds, context: CheckContext) -> Iterator[tuple[Endpoint, tuple[Need, ...], tuple[Need, ...]]]:
+    """At each end, what is needed there, and what would be where nobody could look what is missing."""
+    link, source, destination = each.link, context.broker(each.source), context.broker(each.destination)
     ends = needs_of(
-        each.link,
+        link,
         source_vhost=each.source.uris[0].vhost(each.source.default_vhost),
         cluster=context.cluster,
         source_asks=source is not None and source.asks_for_configure,
         destination_asks=destination is not None and destination.asks_for_configure,
     )
+    there: str | None = link.remote_name
+    here: str | None = None
+    if isinstance(link, ShovelLink):
+        there, here = link.shovel.source.keys.get("src-queue"), link.shovel.destination.keys.get("dest-queue")
     missing = {action.name for action in each.planned.actions if action.verb is Verb.CREATE}
-    return (
-        (*ends.source, *_declaring(_source_name(each), missing)),
-        (*ends.destination, *_declaring(_destination_name(each), missing)),
-    )
-
-
-def _declaring(name: str | None, missing: Collection[str | None]) -> tuple[Need, ...]:
-    return (Need(Permission.CONFIGURE, name, "declaring it, as it is missing"),) if name in missing and name else ()
-
-
-def _source_name(each: LinkEnds) -> str | None:
-    link = each.link
-    return link.shovel.source.keys.get("src-queue") if isinstance(link, ShovelLink) else link.remote_name
-
-
-def _destination_name(each: LinkEnds) -> str | None:
-    link = each.link
-    return link.shovel.destination.keys.get("dest-queue") if isinstance(link, ShovelLink) else None
+    is_unseen = each.planned.outlook in {Outlook.BACKOFF, Outlook.INVALID}
+    for endpoint, needs, name in ((each.source, ends.source, there), (each.destination, ends.destination, here)):
+        declaring = (Need(Permission.CONFIGURE, name, "declaring it, as it is missing"),) if name else ()
+        yield endpoint, (*needs, *(declaring if name in missing else ())), declaring if is_unseen else ()
 
 
 async def judge_permissions(
@@ -214,7 +206,7 @@ def _unknown(account: AccountNeeds, api: BrokerApi, *, logs_in: bool) -> Finding
     """`set_permissions` fails for a user that the broker's database doesn't have."""
     if logs_in:
         why = f"the broker's own database has no such user ({api.where}), so another service authorises it"
-        return replace(_note(account, why), fix=f"allow there {account.patterns}")
+        return replace(_note(account, why), fix=f"allow there {wanted_patterns(account.in_all)}")
     message = f"user {account.user!r} is unknown to the broker's own database, or has no permissions ({api.where})"
     line = f"rabbitmqctl add_user {quote(account.user)}"
     return replace(_note(account, ""), message=message, fix=f"{line}, if it is missing, and {account.command(Grant())}")
@@ -255,11 +247,11 @@ async def judge_topic_permissions(context: CheckContext) -> AsyncIterator[Findin
 
 
 async def _topic_grants(context: CheckContext, endpoint: Endpoint, exchange: str) -> list[TopicGrant]:
-    api = context.apis.of(endpoint)
     found: list[TopicGrant] = []
-    for user, vhost in endpoint.accounts if api is not None else ():
-        grants = await api.topic_grants(user) if api is not None else None
-        found += [each for each in grants or () if (each.vhost, each.exchange) == (vhost, exchange)]
+    if (api := context.apis.of(endpoint)) is not None:
+        for user, vhost in endpoint.accounts:
+            grants = await api.topic_grants(user) or ()
+            found += [each for each in grants if (each.vhost, each.exchange) == (vhost, exchange)]
     return found
 
 

@@ -15,8 +15,7 @@ from itertools import count
 from shlex import quote
 from typing import Any, Final
 
-from agent.check.connections import BrokerFacts, Endpoint, LinkEnds
-from agent.check.context import CheckContext
+from agent.check.context import CheckContext, Endpoint, LinkEnds
 from agent.check.findings import Finding, Topic
 from agent.check.policies import (
     ARGUMENTS,
@@ -75,70 +74,53 @@ async def judge_queues(context: CheckContext, bindings: Bindings) -> AsyncIterat
         for endpoint, names, is_source in ((each.source, sources, True), (each.destination, destinations, False)):
             new = [name for name in names if (endpoint, name) not in seen][:MOST_QUEUES]
             seen.update((endpoint, name) for name in new)
-            async for found in _judge(each, endpoint, new, vhosts, context=context, is_source=is_source):
+            for found in await _judge(each.link, endpoint, new, vhosts, context=context, is_source=is_source):
                 yield found
 
 
 async def _judge(
-    each: LinkEnds,
+    link: Link,
     endpoint: Endpoint,
     names: Sequence[str],
     vhosts: dict[Endpoint, ListedVhost],
     *,
     context: CheckContext,
     is_source: bool,
-) -> AsyncIterator[Finding]:
+) -> list[Finding]:
     api, broker = context.apis.of(endpoint), context.broker(endpoint)
     if not names or broker is None:
-        return
-    own = _own_queue(names[0], each.link) if is_source else None
+        return []
+    own = _own_queue(names[0], link) if is_source else None
     if api is None:
-        if is_source and broker.limits_deliveries and (own is None or own.type == "quorum"):
-            yield Finding.note(
-                Topic.RELEASE,
-                broker.where,
-                f"whether quorum queues in vhost {broker.vhost!r} have a delivery limit can't be judged without the "
-                f"broker's HTTP API (--api NAME=URL); releases from 4.0 on drop a message that was returned 20 times",
-                "see docs/operations.md, Upstream queues of type quorum",
-            )
-        return
+        if not is_source or not broker.limits_deliveries or (own is not None and own.type != "quorum"):
+            return []
+        message = (
+            f"whether quorum queues in vhost {broker.vhost!r} have a delivery limit can't be judged without the "
+            f"broker's HTTP API (--api NAME=URL); releases from 4.0 on drop a message that was returned 20 times"
+        )
+        fix = "see docs/operations.md, Upstream queues of type quorum"
+        return [Finding.note(Topic.RELEASE, broker.where, message, fix)]
     queues = await api.queues(broker.vhost)
     policies, operators = await api.policies(broker.vhost), await api.operator_policies(broker.vhost)
     if queues is None:
-        return
+        return []
     vhost = vhosts.setdefault(endpoint, ListedVhost(broker.vhost, queues.values(), policies or ()))
-    for name in names:
-        queue = queues.get(name, own)
+    found: list[Finding] = []
+    for queue in (queues.get(name, own) for name in names):
         if queue is None:
             continue
         effective = effective_policy(queue, policies or (), operators or ())
         if not is_source:
-            findings = _judge_destination(broker.where, broker.vhost, queue, effective)
-        else:
-            is_known = policies is not None and operators is not None
-            findings = _judge_source(each.link, broker, vhost, queue, effective=effective, is_known=is_known)
-        for found in findings:
-            yield found
-
-
-def _judge_source(
-    link: Link,
-    broker: BrokerFacts,
-    vhost: ListedVhost,
-    queue: PolicyTarget,
-    *,
-    effective: EffectivePolicy,
-    is_known: bool,
-) -> Iterator[Finding]:
-    """If not all policies are known, which is reported, none of them can be advised to change."""
-    is_own = isinstance(link, ExchangeLink)
-    if is_own:
-        yield from _judge_own(broker.where, vhost.name, queue, effective)
-    if isinstance(link, ExchangeLink) and link.settings.probe is not None:
-        yield from _judge_probed(broker.where, vhost.name, queue, effective)
-    if is_known:
-        limits = broker.limits_deliveries
-        yield from judge_delivery_limit(broker.where, vhost, queue, effective, limits_deliveries=limits, is_own=is_own)
+            found += _judge_destination(broker.where, vhost.name, queue, effective)
+            continue
+        if isinstance(link, ExchangeLink):
+            found += _judge_own(broker.where, vhost.name, queue, effective, is_probed=link.settings.probe is not None)
+        if policies is not None and operators is not None:  # else that is reported, and none can be advised to change
+            limits, is_own = broker.limits_deliveries, own is not None
+            found += judge_delivery_limit(
+                broker.where, vhost, queue, effective, limits_deliveries=limits, is_own=is_own
+            )
+    return found
 
 
 def _own_queue(name: str, link: Link) -> PolicyTarget | None:
@@ -172,31 +154,27 @@ def _destinations(each: LinkEnds, bindings: Bindings) -> list[str]:
             return [name for name in [link.shovel.destination.keys.get("dest-queue")] if name is not None]
 
 
-def _judge_own(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
-    """The queue that exists for a link only."""
-    limits = [key for key in (*_DROPPING, "expires") if effective.number(key) is not None]
-    keys = [key for key in limits if effective.sources[key] != ARGUMENTS]
+def _judge_own(
+    where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy, *, is_probed: bool
+) -> Iterator[Finding]:
+    """The queue that exists for a link only. Probes that go through it never expire, but what the queue drops it
+    dead-letters."""
+    about = f"the link's queue {queue.name!r} in vhost {vhost!r} has"
+    dropping = [key for key in _DROPPING if effective.number(key) is not None]
+    expiring = ["expires"] if effective.number("expires") is not None else []
+    keys = [key for key in dropping + expiring if effective.sources[key] != ARGUMENTS]
     if keys:
-        yield Finding.warning(
-            Topic.LIMITS,
-            where,
-            f"the link's queue {queue.name!r} in vhost {vhost!r} has {', '.join(keys)} by "
-            f"{effective.sources[keys[0]]}: messages that wait for the link may be dropped",
-            _OTHER_PATTERN,
-        )
-
-
-def _judge_probed(where: str, vhost: str, queue: PolicyTarget, effective: EffectivePolicy) -> Iterator[Finding]:
-    """A link's own queue that probes go through. They never expire, but what the queue drops it dead-letters."""
+        lost = f"{', '.join(keys)} by {effective.sources[keys[0]]}: messages that wait for the link may be dropped"
+        yield Finding.warning(Topic.LIMITS, where, f"{about} {lost}", _OTHER_PATTERN)
     target = effective.values.get("dead-letter-exchange")
-    limits = [f"{key} by {effective.sources[key]}" for key in _DROPPING if effective.number(key) is not None]
-    if isinstance(target, str) and limits:
+    if is_probed and isinstance(target, str) and dropping:
+        source = effective.sources["dead-letter-exchange"]
+        limits = ", ".join(f"{key} by {effective.sources[key]}" for key in dropping)
         yield Finding.warning(
             Topic.LIMITS,
             where,
-            f"the link's queue {queue.name!r} in vhost {vhost!r} has dead-letter-exchange {target!r} by "
-            f"{effective.sources['dead-letter-exchange']}, and {', '.join(limits)}: probes that it drops go there, "
-            "and may reach queues of users",
+            f"{about} dead-letter-exchange {target!r} by {source}, and {limits}: probes that it drops go there, and "
+            "may reach queues of users",
             f"{_OTHER_PATTERN}, or remove `probe` from the upstream",
         )
 

@@ -18,10 +18,8 @@ from typing import Any, Final
 import aio_pika
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
-from agent.check.alarms import current_alarm
-from agent.check.connections import CONNECTION_NAME, PATIENCE, LinkEnds
-from agent.check.context import CheckContext
-from agent.check.exchanges import ALTERNATE
+from agent.check.brokers import ALTERNATE, CONNECTION_NAME, PATIENCE, alarms_of
+from agent.check.context import CheckContext, LinkEnds
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
@@ -192,10 +190,10 @@ async def deliver_one(trial: Trial) -> Finding:
 
 async def _alarm(trial: Trial) -> Finding | None:
     for each in (trial.downstream, trial.upstream):
-        alarm = await current_alarm(each.api)
-        if alarm is not None:
+        each.api.forget()
+        for kind, alarm in alarms_of(await each.api.running_nodes() or ()):
             message = f"no message gets through: {each.side} has a {alarm}, so it accepts none"
-            fix = CLEARING[alarm.kind].format(broker=f"the {each.side}")
+            fix = CLEARING[kind].format(broker=f"the {each.side}")
             return _finding(trial.ends, FindingLevel.ERROR, message, fix)
     return None
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -37,13 +36,6 @@ COMPLETION_PATIENCE: Final = 2.0  # seconds; somebody waits for it at each press
 app = typer.Typer()
 
 
-class Output(StrEnum):
-    TEXT = "text"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
 def _agent(url: str | None, token_file: Path | None, config: Path | None, within: float | None = None) -> Remote:
     from agent.cli.remote import reach
 
@@ -53,7 +45,7 @@ def _agent(url: str | None, token_file: Path | None, config: Path | None, within
 def complete_link(incomplete: str) -> list[tuple[str, str]]:
     """For the shell: links of the agent that a command without options asks. Empty where it doesn't answer: a shell has
     no place for an error."""
-    from agent.cli.link_names import completions
+    from agent.cli.remote import completions
 
     try:
         agent = _agent(os.environ.get(URL_VARIABLE), None, None, within=COMPLETION_PATIENCE)
@@ -63,7 +55,8 @@ def complete_link(incomplete: str) -> list[tuple[str, str]]:
 
 
 OutputOption = Annotated[
-    Output | None, typer.Option("-o", "--output", help="Output format: wide has all columns; json and yaml all fields.")
+    Literal["text", "wide", "json", "yaml"] | None,
+    typer.Option("-o", "--output", help="Output format: wide has all columns; json and yaml all fields."),
 ]
 UrlOption = Annotated[
     str | None,
@@ -127,7 +120,7 @@ def links(
         Sort | None, typer.Option("--sort", help="The largest first, rather than those in trouble.")
     ] = None,
     output_: OutputOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show the links of a running agent, those in trouble first.
 
@@ -136,7 +129,7 @@ def links(
     from agent.cli.links import Selection, show_links, statuses_of, watch_links
 
     selection = Selection(vhost, statuses_of(status or ()), tuple(upstream or ()), sort)
-    remote, form = _agent(url, token_file, config), (output_ or format_).value
+    remote, form = _agent(url, token_file, config), output_ or format_
     if watch:
         watch_links(remote, selection, form)
         return OK
@@ -154,12 +147,12 @@ def describe(
     config: AgentConfigOption = None,
     *,
     output_: OutputOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show everything about one link of a running agent: fields, last events, what to do."""
     from agent.cli.links import describe_link
 
-    describe_link(_agent(url, token_file, config), link, (output_ or format_).value)
+    describe_link(_agent(url, token_file, config), link, output_ or format_)
     return OK
 
 
@@ -173,7 +166,7 @@ def status(
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer.", min=0)] = 60.0,
     watch: WatchOption = False,
     output_: OutputOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show on one screen whether a running agent and its links are fine, and what is wrong.
 
@@ -181,7 +174,7 @@ def status(
     """
     from agent.cli.status import show_status, wait_until_fine, watch_status
 
-    remote, form = _agent(url, token_file, config), (output_ or format_).value
+    remote, form = _agent(url, token_file, config), output_ or format_
     if wait:
         wait_until_fine(remote, timeout=timeout)
     if watch:
@@ -203,7 +196,7 @@ def ack(
     url: UrlOption = None,
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Acknowledge a cause of trouble of a running agent: it comes behind those that nobody knows of yet.
 
@@ -211,7 +204,7 @@ def ack(
     """
     from agent.cli.status import acknowledge
 
-    age, as_json = seconds("--for", for_), format_ is Format.JSON
+    age, as_json = seconds("--for", for_), format_ == "json"
     remote = _agent(url, token_file, config)
     is_known = acknowledge(remote, cause, for_=age, reason=reason, undo=undo, as_json=as_json)
     return OK if is_known else UNKNOWN_LINK
@@ -240,7 +233,7 @@ def events(
     *,
     since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only the last 90s, 10m, 2h, 7d.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what comes, until interrupted.")] = False,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show what changed with the links of a running agent, when, and why: the last 2,000 changes of status.
 
@@ -248,7 +241,7 @@ def events(
     """
     from agent.cli.links import show_events
 
-    age, as_json = seconds("--since", since), format_ is Format.JSON
+    age, as_json = seconds("--since", since), format_ == "json"
     show_events(_agent(url, token_file, config), link, since=age, follow=follow, as_json=as_json)
     return OK
 
@@ -277,8 +270,18 @@ def bundle(
     return OK
 
 
-@app.command(epilog=examples("restart //orders", "restart --upstream dc1"))
-def restart(
+@app.command(
+    "resume",
+    help="Resume paused links of a running agent.",
+    epilog=examples("resume //orders", "resume --all"),
+)
+@app.command(
+    "restart",
+    help="Restart links of a running agent: they reconnect; queues and bindings upstream stay.",
+    epilog=examples("restart //orders", "restart --upstream dc1"),
+)
+def restart_or_resume(
+    context: typer.Context,
     ids: LinksArgument = None,
     all_: AllOption = False,
     vhost: VhostOption = None,
@@ -287,10 +290,10 @@ def restart(
     url: UrlOption = None,
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
-    """Restart links of a running agent: they reconnect; queues and bindings upstream stay."""
-    return _act("restart", ids, all_, vhost=vhost, upstream=upstream, at=(url, token_file, config), format_=format_)
+    action, at = str(context.info_name), (url, token_file, config)
+    return _act(action, ids, all_, vhost=vhost, upstream=upstream, at=at, format_=format_)
 
 
 @app.command(epilog=examples("pause //orders --reason 'disk is replaced'", "pause --all --vhost shop"))
@@ -304,28 +307,12 @@ def pause(
     url: UrlOption = None,
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Pause links of a running agent until they are resumed: they stop consuming; messages wait upstream."""
     return _act(
         "pause", ids, all_, vhost=vhost, upstream=upstream, at=(url, token_file, config), format_=format_, reason=reason
     )
-
-
-@app.command(epilog=examples("resume //orders", "resume --all"))
-def resume(
-    ids: LinksArgument = None,
-    all_: AllOption = False,
-    vhost: VhostOption = None,
-    *,
-    upstream: UpstreamOption = None,
-    url: UrlOption = None,
-    token_file: TokenOption = None,
-    config: AgentConfigOption = None,
-    format_: FormatOption = Format.TEXT,
-) -> int:
-    """Resume paused links of a running agent."""
-    return _act("resume", ids, all_, vhost=vhost, upstream=upstream, at=(url, token_file, config), format_=format_)
 
 
 def _act(
@@ -344,7 +331,7 @@ def _act(
     selection = Selection(vhost, (), tuple(upstream or ()))
     if bool(ids) == (everything or bool(selection.text)):
         raise UsageError(f"give either links, --vhost or --all, or --upstream: federation-agent {action} LINK...")
-    remote, as_json = _agent(*at), format_ is Format.JSON
+    remote, as_json = _agent(*at), format_ == "json"
     known = act(remote, action, ids or [], selection=selection, reason=reason, as_json=as_json)
     return OK if known else UNKNOWN_LINK
 

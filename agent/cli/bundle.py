@@ -24,7 +24,11 @@ def write_bundle(remote: Remote, path: Path | None, config: Path | None) -> Path
     """Names the parts that can't be had: an agent that doesn't answer is a reason for a report. Replaces no file."""
     path = path or Path(time.strftime("federation-agent-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     parts: dict[str, Callable[[], object]] = {
-        "versions.json": _versions,
+        "versions.json": lambda: {
+            "federation-agent": version("federation-agent"),
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+        },
         "overview.json": remote.overview,
         "causes.json": remote.causes,
         "links.json": remote.links,
@@ -41,14 +45,6 @@ def write_bundle(remote: Remote, path: Path | None, config: Path | None) -> Path
     except OSError as error:
         raise CannotStartError(f"{str(path)!r} can't be written: {error.strerror or error}") from error
     return path
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "federation-agent": version("federation-agent"),
-        "python": platform.python_version(),
-        "machine": platform.platform(),
-    }
 
 
 def _add(archive: tarfile.TarFile, name: str, ask: Callable[[], object]) -> None:

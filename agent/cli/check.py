@@ -6,11 +6,12 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from agent.check.configuration import CheckResult, TrialRunner, check
-from agent.check.connections import Attempt
+from agent.check.context import Attempt
 from agent.check.findings import Finding, FindingLevel, has_problems, listed
 from agent.cli import output
 from agent.cli.options import with_secrets
@@ -128,12 +129,4 @@ def _endpoint(attempt: Attempt) -> dict[str, Any]:
 
 
 def _finding(found: Finding) -> dict[str, Any]:
-    return {
-        "level": found.level,
-        "topic": found.topic,
-        "where": found.where,
-        "message": found.message,
-        "fix": found.fix,
-        "links": list(found.links[:MOST_LINKS_IN_JSON]),
-        "links_total": len(found.links),
-    }
+    return {**asdict(found), "links": found.links[:MOST_LINKS_IN_JSON], "links_total": len(found.links)}

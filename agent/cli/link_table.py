@@ -15,31 +15,28 @@ from typing import Any, Final
 
 import typer
 
-from agent.cli.link_names import name_of
 from agent.cli.options import Sort
-from agent.cli.output import Ready
+from agent.cli.output import Ready, cut
+from agent.cli.remote import name_of
 from agent.core.text.printable import printable
 from agent.core.text.quantities import age, counted, waiting_text
 
 Link = Mapping[str, Any]
 
-SEVERITY: Final = (
-    "invalid", "backoff", "stalled", "blocked", "starting", "removing", "stopping", "paused", "terminated", "standby",
-    "running",
-)  # fmt: skip
-_STYLES: Final = {
-    "running": "green",
-    "starting": "cyan",
-    "blocked": "yellow",
+_COLOURS: Final = {
+    "invalid": "red",
+    "backoff": "red",
     "stalled": "yellow",
-    "standby": "blue",
+    "blocked": "yellow",
+    "starting": "cyan",
+    "removing": "magenta",
+    "stopping": "blue",
     "paused": "blue",
     "terminated": "blue",
-    "stopping": "blue",
-    "removing": "magenta",
-    "backoff": "red",
-    "invalid": "red",
+    "standby": "blue",
+    "running": "green",
 }
+SEVERITY: Final = tuple(_COLOURS)  # the most severe status first
 _SPACE: Final = 2  # between columns
 _CONNECTED: Final = ("stalled", "blocked")  # and yet nothing moves: of these it shows by itself that messages wait
 _LEAST: Final = 8  # letters of a name that was shortened
@@ -112,19 +109,14 @@ COLUMNS: Final = (
 
 def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
     """Incidents come before links that never worked, or have not for long; or the largest first by `sort`."""
-    match sort:
-        case None:
-            return sorted(links, key=_trouble)
-        case "name":
-            return sorted(links, key=lambda link: (link["vhost"], name_of(link), link["upstream"]))
-        case "age":
-            return sorted(links, key=_begin)
-        case "backlog":
-            return sorted(links, key=lambda link: -(link["backlog"] or link.get("backlog_last") or 0))
-        case "oldest":
-            return sorted(links, key=_oldest, reverse=True)
-        case _:
-            return sorted(links, key=lambda link: -(link.get(sort) or 0))
+    orders: Mapping[Sort | None, Callable[[Link], Any]] = {
+        None: _trouble,
+        "name": lambda link: (link["vhost"], name_of(link), link["upstream"]),
+        "age": _begin,
+        "backlog": lambda link: -(link["backlog"] or link.get("backlog_last") or 0),
+        "oldest": lambda link: -_oldest(link),
+    }
+    return sorted(links, key=orders.get(sort, lambda link: -(link.get(sort) or 0)))
 
 
 def _trouble(link: Link) -> tuple[int, int, str, str, str, str]:
@@ -163,10 +155,10 @@ def render(
         shown = _line([row[at] for at in kept], [columns[at] for at in kept], widths)
         own = [_painted(shown, str(link["status"]))]
         if width is not None and not wide and link["error"]:
-            own.append(_cut(f"  └ {printable(str(link['error']))}", width))
+            own.append(cut(f"  └ {printable(str(link['error']))}", width))
         if height is not None and len(lines) + len(own) >= height:
             more = f"… {len(ordered) - number:,} more: {_by_status(ordered[number:])}"
-            return [*lines, more if width is None else _cut(more, width)]
+            return [*lines, more if width is None else cut(more, width)]
         lines += own
     return lines
 
@@ -224,19 +216,15 @@ def _fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int |
 
 def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     cells = [
-        _cut(value, width).rjust(width) if column.right else _cut(value, width).ljust(width)
+        cut(value, width).rjust(width) if column.right else cut(value, width).ljust(width)
         for value, column, width in zip(values, columns, widths, strict=True)
     ]
     return (" " * _SPACE).join(cells).rstrip()
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(1, width - 1)] + "…"
-
-
 def _painted(line: str, status: str) -> str:
     """The status stands first."""
-    style = _STYLES.get(status)
+    style = _COLOURS.get(status)
     return line if style is None else Ready(typer.style(status, fg=style) + line.removeprefix(status))
 
 

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 from agent.cli import output
-from agent.cli.link_names import find, full_name
 from agent.cli.link_table import in_order, render
 from agent.cli.options import Sort
-from agent.cli.remote import Remote, RemoteError, myself
+from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import DELETED
 from agent.core.text.printable import printable

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TextIO
 
@@ -75,13 +75,6 @@ def _in_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
     return {"timestamp": event.pop("timestamp"), "level": event.pop("level"), "event": event.pop("event"), **event}
 
 
-@dataclass(slots=True)
-class _Record:
-    since: float
-    times: int = 1
-    suppressed: int = 0
-
-
 class Repeats:
     """A record is logged a few times, and then at intervals, with the number since it was last logged. One that didn't
     occur for that long counts as new.
@@ -91,27 +84,20 @@ class Repeats:
         self._few = few
         self._period = period
         self._most = most
-        self._records: dict[Hashable, _Record] = {}
+        self._records: dict[Hashable, tuple[float, int]] = {}  # since when, and how often
 
     def count(self, what: Hashable, now: float) -> int | None:
         """The number of suppressed repeats if it is to be logged now; None otherwise."""
-        known = self._records.get(what)
-        if known is not None and now - known.since < self._period:
-            if known.times < self._few:
-                known.times += 1
-                return 0
-            known.suppressed += 1
-            return None
-        suppressed = known.suppressed if known else 0
-        self._remember(what, _Record(now, times=self._few if suppressed else 1))
-        return suppressed
-
-    def _remember(self, what: Hashable, record: _Record) -> None:
-        """Drops the oldest: memory must not grow with what a peer sends."""
+        since, times = self._records.get(what, (-math.inf, 0))
+        if now - since < self._period:
+            self._records[what] = since, times + 1
+            return 0 if times < self._few else None
+        suppressed = max(0, times - self._few)
         self._records.pop(what, None)
-        self._records[what] = record
-        if len(self._records) > self._most:
+        self._records[what] = now, self._few if suppressed else 1
+        if len(self._records) > self._most:  # the oldest is dropped: memory must not grow with what a peer sends
             del self._records[next(iter(self._records))]
+        return suppressed
 
 
 class RepeatsDropped:

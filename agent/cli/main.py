@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from agent.cli import agent_commands, configuration_commands, file_commands, output, quarantine
+from agent.cli import agent_commands, file_commands, output, quarantine
 from agent.cli.options import (
     BAD_CONFIGURATION,
     BAD_USE,
@@ -20,13 +20,21 @@ from agent.cli.options import (
 )
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UnknownLinkError, UsageError
 
+_ERRORS: Final = (  # with the exit status, and what their text begins with
+    (ConfigurationError, BAD_CONFIGURATION, ""),
+    (BrokerError, TROUBLE_WITH_BROKERS, ""),
+    (CannotStartError, CANNOT_START, ""),
+    (UnknownLinkError, UNKNOWN_LINK, ""),
+    (UsageError, BAD_USE, "federation-agent: "),
+    (AgentError, TROUBLE_WITH_BROKERS, "federation-agent: "),
+)
 app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # they print the values of variables, some of which are secrets
     context_settings={"help_option_names": ["-h", "--help"]},
     help="RabbitMQ federation and shovels from outside the broker.",
 )
-for each in (configuration_commands, agent_commands, file_commands):
+for each in (file_commands, agent_commands):
     app.add_typer(each.app)
 app.add_typer(quarantine.app, name="quarantine")
 
@@ -44,24 +52,11 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command; each error of the agent is one line on standard error."""
     try:
         status = app(list(arguments) or ["--help"], prog_name="federation-agent", standalone_mode=False)
-    except ConfigurationError as error:
-        output.complain(*(str(problem) for problem in error.problems))
-        return BAD_CONFIGURATION
-    except BrokerError as error:
-        output.complain(str(error))
-        return TROUBLE_WITH_BROKERS
-    except CannotStartError as error:
-        output.complain(str(error))
-        return CANNOT_START
-    except UnknownLinkError as error:
-        output.complain(str(error))
-        return UNKNOWN_LINK
-    except UsageError as error:
-        output.complain(f"federation-agent: {error}")
-        return BAD_USE
     except AgentError as error:
-        output.complain(f"federation-agent: {error}")
-        return TROUBLE_WITH_BROKERS
+        status, prefix = next((status, prefix) for kind, status, prefix in _ERRORS if isinstance(error, kind))
+        lines = error.problems if isinstance(error, ConfigurationError) else (error,)
+        output.complain(*(f"{prefix}{each}" for each in lines))
+        return status
     except typer.TyperException as error:
         output.complain(f"federation-agent: {error.format_message()} (see --help)")
         return BAD_USE

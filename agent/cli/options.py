@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -25,11 +24,6 @@ USUAL_CONFIG: Final = Path("/etc/federation-agent/agent.yml")
 DEFAULT_CONFIG: Final = f"{CONFIG_VARIABLE} names another default than {USUAL_CONFIG}."
 _AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-class Format(StrEnum):
-    TEXT = "text"
-    JSON = "json"
 
 
 def usual_config() -> Path | None:
@@ -58,6 +52,7 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
 Sort = Literal["name", "backlog", "rate", "age", "forwarded", "oldest", "reconnects"]
 

@@ -60,6 +60,12 @@ def as_data(value: Any, form: str) -> Ready | None:
     return None
 
 
+def cut(text: str, width: int) -> str:
+    """Shortened where it is wider than that."""
+    shown = printable(text)
+    return text if len(shown) <= width else shown[: max(1, width - 1)] + "…"
+
+
 def forget() -> None:
     """Discards all further output, including the interpreter's final flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from agent.cli import output
-from agent.cli.options import OK, ConfigOption, Format, FormatOption, examples, seconds, with_secrets
+from agent.cli.options import OK, ConfigOption, FormatOption, examples, seconds, with_secrets
 from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import UriError, UsageError
 
@@ -62,7 +61,7 @@ def list_quarantined(
     reason: ReasonOption = None,
     older_than: OlderOption = None,
     uri: UriOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """List the messages in quarantine."""
     choice, uris = _choice(link, reason, older_than), uri or []
@@ -72,7 +71,7 @@ def list_quarantined(
         return [replace(each, properties=b"") async for each in quarantined.look(with_bodies=False)]
 
     found, problems = _run(config, choice, uris, look)
-    if format_ is Format.JSON:
+    if format_ == "json":
         output.say_json([_summary(each) for each in found])
     else:
         rows = [_COLUMNS, *(_row(each) for each in found)]
@@ -93,7 +92,7 @@ def show_quarantined(
     older_than: OlderOption = None,
     uri: UriOption = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 1,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
     """Show messages in quarantine with their headers and the beginning of their bodies."""
     choice, uris = _choice(link, reason, older_than), uri or []
@@ -108,7 +107,7 @@ def show_quarantined(
         return found
 
     found, problems = _run(config, choice, uris, look)
-    if format_ is Format.JSON:
+    if format_ == "json":
         output.say_json([_whole(each) for each in found])
     else:
         for each in found:
@@ -121,8 +120,18 @@ def show_quarantined(
     return _status(len(found), problems)
 
 
-@app.command(name="replay", epilog=examples("quarantine replay -c agent.yml --link //orders"))
-def replay_quarantined(
+@app.command(
+    "drop",
+    help="Delete messages from the quarantine, for good.",
+    epilog=examples("quarantine drop -c agent.yml --link //orders --older-than 7d"),
+)
+@app.command(
+    "replay",
+    help="Publish messages where they were going; each leaves the quarantine once that is confirmed.",
+    epilog=examples("quarantine replay -c agent.yml --link //orders"),
+)
+def replay_or_drop(
+    context: typer.Context,
     config: ConfigOption,
     *,
     link: LinkOption = None,
@@ -130,27 +139,25 @@ def replay_quarantined(
     older_than: OlderOption = None,
     uri: UriOption = None,
     every: EveryOption = False,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> int:
-    """Publish messages where they were going; each leaves the quarantine once that is confirmed."""
-    choice = _choice(link, reason, older_than, needs_one=not every)
-    return _handle(config, choice, uri or [], "replay", format_)
+    choice, uris, replays = (
+        _choice(link, reason, older_than, needs_one=not every),
+        uri or [],
+        context.info_name == "replay",
+    )
 
+    async def handle(quarantined: Quarantined) -> Outcome:
+        return await (quarantined.replay() if replays else quarantined.drop())
 
-@app.command(name="drop", epilog=examples("quarantine drop -c agent.yml --link //orders --older-than 7d"))
-def drop_quarantined(
-    config: ConfigOption,
-    *,
-    link: LinkOption = None,
-    reason: ReasonOption = None,
-    older_than: OlderOption = None,
-    uri: UriOption = None,
-    every: EveryOption = False,
-    format_: FormatOption = Format.TEXT,
-) -> int:
-    """Delete messages from the quarantine, for good."""
-    choice = _choice(link, reason, older_than, needs_one=not every)
-    return _handle(config, choice, uri or [], "drop", format_)
+    outcome, _ = _run(config, choice, uris, handle)
+    done = "replayed" if replays else "dropped"
+    if format_ == "json":
+        output.say_json({done: outcome.done, "problems": outcome.problems})
+    else:
+        output.complain(*outcome.problems)
+        _say_count(outcome.done, done, uris)
+    return _status(outcome.done, outcome.problems)
 
 
 def _choice(link: str | None, reason: str | None, older_than: str | None, *, needs_one: bool = False) -> MessageChoice:
@@ -160,22 +167,6 @@ def _choice(link: str | None, reason: str | None, older_than: str | None, *, nee
     from agent.runtime.quarantined_messages import MessageChoice
 
     return MessageChoice(link, reason, seconds("--older-than", older_than))
-
-
-def _handle(
-    path: Path, choice: MessageChoice, uris: Sequence[str], action: Literal["replay", "drop"], format_: Format
-) -> int:
-    async def handle(quarantined: Quarantined) -> Outcome:
-        return await (quarantined.replay() if action == "replay" else quarantined.drop())
-
-    outcome, _ = _run(path, choice, uris, handle)
-    done = "replayed" if action == "replay" else "dropped"
-    if format_ is Format.JSON:
-        output.say_json({done: outcome.done, "problems": outcome.problems})
-    else:
-        output.complain(*outcome.problems)
-        _say_count(outcome.done, done, uris)
-    return _status(outcome.done, outcome.problems)
 
 
 def _status(count: int, problems: Sequence[str]) -> int:
@@ -238,11 +229,13 @@ def _row(each: QuarantinedMessage) -> tuple[str, ...]:
 
 
 def _summary(each: QuarantinedMessage) -> dict[str, Any]:
+    from agent.core.text.quantities import rfc3339
+
     why = each.why
     return {
         "link": why.link,
         "reason": why.reason,
-        "since": datetime.fromtimestamp(why.time, UTC).isoformat().replace("+00:00", "Z"),
+        "since": rfc3339(why.time, digits="auto"),
         "exchange": _text(why.exchange),
         "routing_key": _text(why.routing_key),
         "bytes": each.size,

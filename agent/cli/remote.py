@@ -1,4 +1,4 @@
-"""The HTTP API of a running agent, for the commands that show and control links."""
+"""The HTTP API of a running agent, for the commands that show and control links; and the link that somebody names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,9 +18,10 @@ from urllib.parse import SplitResult, quote, urlsplit
 from agent.cli import output
 from agent.cli.options import usual_config
 from agent.core.addresses.secret import Secret
+from agent.core.model import named_so
 from agent.core.settings import HttpSettings
 from agent.core.text.redaction import redacted
-from agent.errors import AgentError, CannotStartError, ConfigurationError
+from agent.errors import AgentError, CannotStartError, ConfigurationError, UnknownLinkError
 from agent.network import explain
 
 TIMEOUT: Final = 30.0
@@ -29,7 +30,7 @@ _MAX_ANSWER: Final = 256 * 1024 * 1024  # 20,000 bindings take 8 MiB
 NO_AGENT: Final = "the response is not an agent's: check the address"
 BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token, the agent accepts only programs under other names
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
-
+MOST_NAMED: Final = 5  # links in an error
 
 T = TypeVar("T")
 
@@ -253,3 +254,55 @@ def _token(file: Path | None) -> str:
     if not token.isascii() or not token.isprintable():
         raise CannotStartError(f"{where} holds no token: it must be one line of printable ASCII")
     return token
+
+
+def name_of(link: Mapping[str, Any]) -> str:
+    return str(link.get("exchange") or link.get("queue") or link.get("name") or "")
+
+
+def full_name(link: Mapping[str, Any]) -> str:
+    return f"{link['vhost']}/{name_of(link)}"
+
+
+def find(links: Sequence[Mapping[str, Any]], named: str, *, where: str) -> Mapping[str, Any]:
+    """Raises UnknownLinkError."""
+    found = named_so(links, named, lambda link: (str(link["id"]), full_name(link)))
+    if not found:
+        hint = _hint(links, named)
+        raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them{hint}")
+    if len(found) > 1:
+        raise UnknownLinkError(f"{where}: {named!r} names {len(found):,} links: {_listed(found)}; give an id")
+    return found[0]
+
+
+def _hint(links: Sequence[Mapping[str, Any]], named: str) -> str:
+    """A name without its vhost is what people type first."""
+    same = dict.fromkeys(full_name(link) for link in links if name_of(link) == named)
+    if not same:
+        from agent.core.text.suggest import did_you_mean
+
+        return did_you_mean(named, dict.fromkeys(map(full_name, links)))
+    more = len(same) - MOST_NAMED
+    shown = " or ".join(map(repr, list(same)[:MOST_NAMED]))
+    return f"; did you mean {shown}{f' or {more} more' if more > 0 else ''}?"
+
+
+def _listed(links: Sequence[Mapping[str, Any]]) -> str:
+    named = [
+        f"{link['id']} ({link['kind']} {full_name(link)}, upstream {link['upstream'] or '-'})"
+        for link in links[:MOST_NAMED]
+    ]
+    more = len(links) - MOST_NAMED
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def completions(links: Iterable[Mapping[str, Any]], incomplete: str) -> list[tuple[str, str]]:
+    """Ids and names for a shell's completion, each with what helps to choose."""
+    found = []
+    for link in links:
+        named = full_name(link)
+        if str(link["id"]).startswith(incomplete):
+            found.append((str(link["id"]), f"{link['status']} {named}"))
+        if incomplete and named.startswith(incomplete):
+            found.append((named, f"{link['status']} {link['id']}"))
+    return found

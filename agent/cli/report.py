@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
@@ -37,7 +36,7 @@ def make_report(arguments: Sequence[str]) -> None:
             "locks/report.lock of the checkout, as docs/install.md shows"
         ) from error
     _end_at_once()
-    summary = report(options, watch=partial(_watch, on_terminal=sys.stderr.isatty()))
+    summary = report(options, watch=_watch)
     if options.format == "json":
         output.say_json(summary)
         return
@@ -68,19 +67,12 @@ def _end_at_once() -> None:
 
 
 @contextmanager
-def _watch(spark: SparkSession, *, on_terminal: bool) -> Iterator[None]:
-    """Shows progress on a terminal; programs and logs get none."""
+def _watch(spark: SparkSession) -> Iterator[None]:
+    """Shows the step, its tasks and the elapsed time on a terminal, until all is done; programs and logs get none."""
     _end_at_once()  # again, since Spark replaces the handler of an interrupt when it starts
-    if not on_terminal:
+    if not sys.stderr.isatty():
         yield
         return
-    with progress_shown(spark):
-        yield
-
-
-@contextmanager
-def progress_shown(spark: SparkSession) -> Iterator[None]:
-    """Shows the step, its tasks and the elapsed time; removed from the screen when the work is done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

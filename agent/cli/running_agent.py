@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.cli.link_names import name_of
-from agent.cli.remote import Remote, RemoteError, url_of
+from agent.cli.remote import Remote, RemoteError, name_of, url_of
 from agent.core.fields import from_tagged
 from agent.core.links.lifecycle import Status
 from agent.core.links.plan import RunningLink

@@ -152,9 +152,9 @@ def screen(
         found = [verdict, *_facts(overview, causes), *listed, *chain.from_iterable(blocks)]
         return [*found, _more(omitted)] if omitted else found
     short = [*_facts(overview, causes), *_problems(overview, MOST_ON_A_SCREEN), *(["causes"] if blocks else [])]
-    head = [_cut(verdict, MOST_ROWS * size.columns), *(_cut(line, size.columns) for line in short)]
+    head = [output.cut(verdict, MOST_ROWS * size.columns), *(output.cut(line, size.columns) for line in short)]
     room = size.lines - 1 - sum(_rows(line, size.columns) for line in head)  # a line is for the prompt
-    blocks = [[_cut(line, 2 * size.columns) for line in block[:-1]] + block[-1:] for block in blocks]
+    blocks = [[output.cut(line, 2 * size.columns) for line in block[:-1]] + block[-1:] for block in blocks]
     return [*head, *_fitted(blocks, omitted, room=room, width=size.columns)]
 
 
@@ -239,7 +239,7 @@ def _fitted(blocks: Sequence[Sequence[str]], omitted: int, *, room: int, width: 
     left = room - 1  # a line says what is omitted
     for at, block in enumerate(blocks):
         later = 0 if at == 0 else len(blocks) - at - 1
-        forms = (block, [block[0], block[-1]], [_cut(block[0], width)])
+        forms = (block, [block[0], block[-1]], [output.cut(block[0], width)])
         needed = (later, later, 0)
         shown = next(
             (form for form, more in zip(forms, needed, strict=True) if _height(form, width) + more <= left), []
@@ -247,7 +247,7 @@ def _fitted(blocks: Sequence[Sequence[str]], omitted: int, *, room: int, width: 
         found += shown
         left -= _height(shown, width)
         omitted += not shown
-    return [*found, _cut(_more(omitted), width)]
+    return [*found, output.cut(_more(omitted), width)]
 
 
 def _more(omitted: int) -> str:
@@ -262,8 +262,3 @@ def _height(lines: Sequence[str], width: int) -> int:
 def _rows(line: str, width: int) -> int:
     """A long line isn't broken here, so that commands in it can be copied."""
     return max(1, -(-len(printable(line)) // max(1, width)))
-
-
-def _cut(line: str, width: int) -> str:
-    shown = printable(line)
-    return line if len(shown) <= width else shown[: max(1, width - 1)] + "…"

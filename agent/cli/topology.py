@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
+from agent.check.findings import listed
 from agent.cli import output
 from agent.core.text.quantities import counted
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
@@ -21,6 +23,7 @@ from agent.errors import UsageError
 
 MOST_SHOWN = 20  # of one kind of finding, in text
 _PORT = 5672
+_listed = partial(listed, most=MOST_SHOWN)
 _TIMES = {0: "never", 1: "once", 2: "twice"}  # an exchange gets a message
 
 
@@ -137,7 +140,7 @@ def _lines(
 ) -> Iterator[str]:
     yield f"{counted(len(graph.nodes), 'exchange')}, {counted(len(graph.hops), 'link')}"
     for hop in graph.hops:
-        yield f"  {label(hop.upstream)} → {label(hop.downstream)}  max-hops {hop.max_hops}"
+        yield f"  {_way(hop)}  max-hops {hop.max_hops}"
     if carriers:
         found_carriers = counted(len(carriers), "queue link or shovel", "queue links and shovels")
         yield f"{found_carriers}: messages are moved, none is copied"
@@ -153,7 +156,7 @@ def _lines(
 
 def _unrecognized(strangers: Sequence[UnknownUpstream]) -> Iterator[str]:
     for stranger in strangers[:MOST_SHOWN]:
-        yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
+        yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed(stranger.upstream_of)}"
     if len(strangers) > MOST_SHOWN:
         more = counted(len(strangers) - MOST_SHOWN, "more such address", "more such addresses")
         yield f"{more}: --format json has all"
@@ -184,11 +187,6 @@ def _grouped(arrivals: list[Arrival]) -> str:
     )
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_SHOWN
-    return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _verdict(part: Part) -> Iterator[str]:
     if part.arrivals is None:
         yield "max-hops too large: messages are copied so often that counting was given up"
@@ -197,7 +195,7 @@ def _verdict(part: Part) -> Iterator[str]:
     if part.repeated:
         yield f"max-hops too large: {_pairs(len(part.repeated))} get messages more than once"
     for hop in part.to_themselves[:MOST_SHOWN]:
-        yield f"the link {label(hop.upstream)} → {label(hop.downstream)} is from an exchange to itself: correct its URI"
+        yield f"the link {_way(hop)} is from an exchange to itself: correct its URI"
     if part.is_right:
         yield "right: every message arrives once at each exchange that it can get to"
     elif part.arrivals is None or part.never or part.repeated:
@@ -206,7 +204,7 @@ def _verdict(part: Part) -> Iterator[str]:
         yield "a ring in one direction: if any one of its links is down, others get nothing over it"
     else:
         for hop in part.fragile[:MOST_SHOWN]:
-            yield f"without the link {label(hop.upstream)} → {label(hop.downstream)} others get nothing over it either"
+            yield f"without the link {_way(hop)} others get nothing over it either"
         if len(part.fragile) > MOST_SHOWN:
             yield f"{counted(len(part.fragile) - MOST_SHOWN, 'more such link')}: --format json has all"
 
@@ -221,10 +219,8 @@ def _advice(part: Part) -> Iterator[str]:
         return
     yield "no max-hops for all links brings every message once: there are several ways, of different length"
     for remedy in part.remedies[:MOST_SHOWN]:
-        link = f"the link {label(remedy.hop.upstream)} → {label(remedy.hop.downstream)}"
-        yield (
-            f"  set max-hops to {remedy.of_it} for {link}, to {remedy.max_hops} for all others: messages arrive once"
-        )
+        of_it = f"{remedy.of_it} for the link {_way(remedy.hop)}"
+        yield f"  set max-hops to {of_it}, to {remedy.max_hops} for all others: messages arrive once"
     if part.reduction:
         yield _with_fewer_links(part, part.reduction)
     if part.missing:
@@ -242,8 +238,11 @@ def _with_fewer_links(part: Part, reduction: Reduction) -> str:
 
 
 def _links(hops: Sequence[Hop]) -> str:
-    noun = "the link" if len(hops) == 1 else "the links"
-    return f"{noun} {_listed([f'{label(hop.upstream)} → {label(hop.downstream)}' for hop in hops])}"
+    return f"{'the link' if len(hops) == 1 else 'the links'} {_listed([*map(_way, hops)])}"
+
+
+def _way(hop: Hop) -> str:
+    return f"{label(hop.upstream)} → {label(hop.downstream)}"
 
 
 def _as_json(

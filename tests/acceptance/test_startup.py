@@ -100,7 +100,7 @@ def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
     text = {"agent.core", "agent.core.text", "agent.core.text.printable"}
     statuses = {"agent.core.links", "agent.core.links.lifecycle"}  # which an option takes
     reasons = {"agent.core.rules", "agent.core.rules.names", "agent.core.rules.quarantine"}  # and which another takes
-    commands = {f"agent.cli.{name}_commands" for name in ("agent", "configuration", "file")}
+    commands = {f"agent.cli.{name}_commands" for name in ("agent", "file")}
     options = commands | {
         "agent.cli",
         "agent.cli.main",

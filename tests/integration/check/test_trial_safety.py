@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agent.check.connections import Endpoint, LinkEnds
+from agent.check.context import Endpoint, LinkEnds
 from agent.check.findings import FindingLevel
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget

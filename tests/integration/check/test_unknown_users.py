@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.check.connections import Attempt, BrokerFacts, upstream
-from agent.check.context import BrokerApis, CheckContext
+from agent.check.context import Attempt, BrokerApis, BrokerFacts, CheckContext, upstream
 from agent.check.findings import Finding
 from agent.check.permissions import AccountNeeds, judge_permissions
 from agent.core.addresses import uri

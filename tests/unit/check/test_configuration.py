@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from agent.check.configuration import in_time, stopped_links
-from agent.check.connections import Attempt, BrokerFacts, Endpoint, LinkEnds
-from agent.check.context import BrokerApis, CheckContext
+from agent.check.context import Attempt, BrokerApis, BrokerFacts, CheckContext, Endpoint, LinkEnds
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.core.addresses.uri import parse
 from agent.core.links.plan import Outlook, PlannedLink

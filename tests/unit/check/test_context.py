@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.check.connections import Endpoint, LinkEnds
-from agent.check.context import BrokerApis, CheckContext, judge_given_apis
+from agent.check.context import BrokerApis, CheckContext, Endpoint, LinkEnds, judge_given_apis
 from agent.check.http_api import BrokerApi
 from agent.check.permissions import accounts_of, judge_permissions
 from agent.check.trial import inability

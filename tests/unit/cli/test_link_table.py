@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.link_names import completions, find
 from agent.cli.link_table import SEVERITY, differences, in_order, render, shortened
 from agent.cli.options import Sort
+from agent.cli.remote import completions, find
 from agent.core.links.lifecycle import Status
 from agent.errors import UnknownLinkError
 
