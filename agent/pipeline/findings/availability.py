@@ -118,10 +118,12 @@ def _float_or_none(value: Decimal | None) -> float | None:
     return None if value is None else float(value)
 
 
-def timelines(tables: ReportTables, links: Sequence[LinkTime], *, slots: int) -> tuple[model.Timeline, ...]:
+def timelines(
+    tables: ReportTables, links: Sequence[LinkTime], *, slots: int
+) -> dict[model.LinkIdentity, dict[int, TimeSpent]]:
     """The status of these links in each slot of the window: only as many values as are drawn."""
     if not links:
-        return ()
+        return {}
     within = tables.within
     length = within.end - within.start
     keys = [dict(zip(LINK, link.identity.key, strict=True)) for link in links]
@@ -145,13 +147,10 @@ def timelines(tables: ReportTables, links: Sequence[LinkTime], *, slots: int) ->
     for row in sums.collect():
         of_link = found.setdefault((row["group"], row["link"]), {})
         of_link.setdefault(row["slot"], {})[Bucket(row["bucket"])] = row["part"] / SECOND
-    return tuple(
-        model.Timeline(
-            link.identity,
-            {slot: TimeSpent(seconds) for slot, seconds in sorted(found.get(link.identity.key, {}).items())},
-        )
+    return {
+        link.identity: {slot: TimeSpent(seconds) for slot, seconds in sorted(found.get(link.identity.key, {}).items())}
         for link in links
-    )
+    }
 
 
 COLUMNS: Final = 31
@@ -232,33 +231,24 @@ def _by_period(tables: ReportTables, by_unit: str) -> tuple[DataFrame, Column]:
     return tables.availability("day"), fn.unix_micros(fn.to_utc_timestamp(local, str(tables.zone)))
 
 
-def objective_results(tables: ReportTables, *, most: int) -> model.ObjectiveResults:
-    rows = tables.slo()
-    return model.ObjectiveResults(_results(rows), _worst_budgets(rows, most=most))
+def objectives(tables: ReportTables) -> tuple[model.ObjectiveResult, ...]:
+    by = (fn.col("objective").alias("name"), "measured_by", "target_percent", fn.col("window_days").alias("days"))
 
-
-def _results(rows: DataFrame) -> tuple[model.ObjectiveResult, ...]:
     def whole(name: str) -> Column:
         return fn.sum(fn.col(name).cast("decimal(30,6)")).cast("double")
 
     bad_share = fn.try_divide(whole("bad"), whole("total"))
     allowed = 1 - fn.col("target_percent") / 100
-    found = rows.groupBy("objective", "measured_by", "target_percent", "window_days").agg(
+    found = tables.slo().groupBy(*by).agg(
         fn.count("consumed_percent").alias("links"),
-        fn.count_if(fn.col("consumed_percent") <= 100).alias("met"),
-        (100 - 100 * bad_share).alias("attained"),
-        bad_share.alias("bad_share"),
-        fn.count_if(_burning()).alias("burning"),
-        fn.max("seen_days").alias("seen_days"),
-        fn.avg("period_consumed_percent").alias("of_period"),
-    ).withColumn("consumed", 100 * fn.col("bad_share") / allowed)  # fmt: skip
-    return tuple(
-        model.ObjectiveResult(
-            row["objective"], row["measured_by"], row["target_percent"], row["window_days"], row["links"], row["met"],
-            row["attained"], row["consumed"], row["burning"], row["seen_days"] or 0.0, row["of_period"],
-        )
-        for row in found.orderBy("objective").collect()
+        fn.count_if(fn.col("consumed_percent") <= 100).alias("links_met"),
+        fn.count_if(_burning()).alias("links_burning"),
+        (100 - 100 * bad_share).alias("attained_percent"),
+        (100 * bad_share / allowed).alias("consumed_percent"),
+        fn.coalesce(fn.max("seen_days"), fn.lit(0.0)).alias("seen_days"),
+        fn.avg("period_consumed_percent").alias("period_consumed_percent"),
     )  # fmt: skip
+    return tuple(model.ObjectiveResult(**row.asDict()) for row in found.orderBy("name").collect())
 
 
 def _burning() -> Column:
@@ -266,10 +256,10 @@ def _burning() -> Column:
     return fn.coalesce(reduce(operator.or_, above), fn.lit(False))
 
 
-def _worst_budgets(rows: DataFrame, *, most: int) -> tuple[model.BudgetUse, ...]:
+def worst_budgets(tables: ReportTables, *, most: int) -> tuple[model.BudgetUse, ...]:
     columns = ("objective", "target_percent", "attained_percent", "consumed_percent")
     burns = [f"burn_{name}" for name in BURNS]
-    found = rows.where("consumed_percent > 0").select(*report_tables.identity_columns(), *columns, *burns)
+    found = tables.slo().where("consumed_percent > 0").select(*report_tables.identity_columns(), *columns, *burns)
     in_order = found.orderBy(fn.col("consumed_percent").desc(), *LINK, "objective").limit(most)
     return tuple(
         model.BudgetUse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -37,10 +37,10 @@ _GROUP_HEADS = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents
 _GROUP_NOTE = "The least available group first; down and degraded are link-hours. --group makes a page of one of them."
 
 
-def groups(compared: Sequence[model.GroupTime], with_timeline: Collection[LinkIdentity]) -> Markup:
-    rows = (_group_row(group, number) for number, group in enumerate(compared, 1))
+def groups(findings: ReportFindings) -> Markup:
+    rows = (_group_row(group, number) for number, group in enumerate(findings.groups, 1))
     beside = table("Groups of agents", _GROUP_HEADS, rows, class_="numbers")
-    each = (_group_section(group, number, with_timeline) for number, group in enumerate(compared, 1))
+    each = (_group_section(group, number, findings.timelines) for number, group in enumerate(findings.groups, 1))
     return section("groups", "Groups", beside, *each, note=_GROUP_NOTE)
 
 
@@ -93,7 +93,7 @@ def timelines(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not findings.timelines:
         return section("timelines", "Timelines", nothing("No links."))
     spent = {link.identity: link.spent for link in findings.worst}
-    rows = [_timeline(one, percent(spent[one.identity].availability), findings, calendar) for one in findings.timelines]
+    rows = [_timeline(link, percent(spent[link].availability), findings, calendar) for link in findings.timelines]
     slot = duration(findings.window.seconds / findings.slots)
     note = f"The least available links first. Each mark is {slot}; half a mark at the top: worse for a part of it."
     rest = findings.fleet.links - len(rows)
@@ -111,20 +111,20 @@ def _legend() -> Markup:
     return element("ul", *items, class_="legend", aria_label="What marks mean")
 
 
-def _timeline(timeline: model.Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
-    bars = (bar for run in _runs(timeline) for bar in _bars(*run, findings, calendar))
-    spoken = f"{timeline.identity.name or timeline.identity.link}: {available} available"
+def _timeline(link: LinkIdentity, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
+    bars = (bar for run in _runs(findings.timelines[link]) for bar in _bars(*run, findings, calendar))
+    spoken = f"{link.name or link.link}: {available} available"
     box = f"0 0 {findings.slots} {_HEIGHT}"
     drawing = element("svg", *bars, viewBox=box, preserveAspectRatio="none", role="img", aria_label=spoken)
-    name = element("p", formatting.link(timeline.identity), class_="who")
+    name = element("p", formatting.link(link), class_="who")
     number = element("p", available, class_="number")
-    return element("div", name, number, drawing, class_="strip", id=formatting.anchor(timeline.identity))
+    return element("div", name, number, drawing, class_="strip", id=formatting.anchor(link))
 
 
-def _runs(timeline: model.Timeline) -> Iterator[tuple[int, int, Look]]:
+def _runs(slots: Mapping[int, model.TimeSpent]) -> Iterator[tuple[int, int, Look]]:
     """Adjacent slots that look the same are drawn as one."""
-    for look, slots in groupby(timeline.slots, key=lambda slot: _look(timeline.slots[slot])):
-        numbers = [*slots]
+    for look, run in groupby(slots, key=lambda slot: _look(slots[slot])):
+        numbers = [*run]
         yield numbers[0], numbers[-1] + 1, look
 
 

@@ -28,21 +28,21 @@ def overview(findings: ReportFindings, calendar: Calendar) -> Markup:
     return join(
         element("div", *verdicts, _headline(findings), figures, class_="overview"),
         _outages(findings, calendar),
-        groups(findings.groups, findings.with_timeline) if len(findings.groups) > 1 else None,
+        groups(findings) if len(findings.groups) > 1 else None,
         _worst(findings),
     )
 
 
 def _verdict(findings: ReportFindings) -> Markup | None:
     """The answer for those who read no further: if the objective was met, and if it was better before."""
-    judged = [one for one in findings.objectives.results if one.measured_by == "time" and one.attained is not None]
+    judged = [one for one in findings.objectives if one.measured_by == "time" and one.attained_percent is not None]
     if not judged:
         return None
-    one = min(judged, key=lambda one: (one.attained or 0.0) - one.target)
-    attained, before = one.attained or 0.0, _before(findings.fleet)
-    verdict = "met" if attained >= one.target else "missed"
-    links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
-    text = f"Objective of {one.target:g}{formatting.HARD}% {verdict} with {percent(attained)}"
+    one = min(judged, key=lambda one: (one.attained_percent or 0.0) - one.target_percent)
+    attained, before = one.attained_percent or 0.0, _before(findings.fleet)
+    verdict = "met" if attained >= one.target_percent else "missed"
+    links = f"{count(one.links_met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
+    text = f"Objective of {one.target_percent:g}{formatting.HARD}% {verdict} with {percent(attained)}"
     parts = "; ".join(filter(None, (text, links, before)))
     return element("p", f"{parts}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
 
@@ -159,9 +159,9 @@ def _figure_texts(findings: ReportFindings) -> Iterator[_FigureText]:
     quarantined = Bucket.DEGRADED if counts.quarantined else None
     yield "Quarantined", count(counts.quarantined), "messages to look after", quarantined
     yield "Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss", None
-    if judged := [objective for objective in findings.objectives.results if objective.links]:
-        links, met = sum(one.links for one in judged), sum(one.met for one in judged)
-        burning = sum(one.burning for one in judged)
+    if judged := [objective for objective in findings.objectives if objective.links]:
+        links, met = sum(one.links for one in judged), sum(one.links_met for one in judged)
+        burning = sum(one.links_burning for one in judged)
         more = f"{plural(burning, 'link')} at risk now" if burning else "of links with objectives"
         yield "Objectives kept", f"{count(met)} of {count(links)}", more, Bucket.UP if met == links else Bucket.DOWN
 
@@ -171,7 +171,7 @@ def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not shown:
         return section("outages", "What happened", nothing("No link failed, and none was blocked, in this period."))
     rest = findings.failures.disruption_count - len(shown)
-    items = [element("li", _sentence(disruption, calendar, findings.with_timeline)) for disruption in shown]
+    items = [element("li", _sentence(disruption, calendar, findings.timelines)) for disruption in shown]
     more = element("p", f"{plural(rest, 'lesser cause')} of trouble omitted.", class_="muted") if rest > 0 else None
     note = "What cost most time first; repeats for the same reason are one line."
     return section("outages", "What happened", element("ul", *items, class_="outages"), more, note=note)
@@ -212,16 +212,17 @@ def _worst(findings: ReportFindings) -> Markup:
     worse = [link for link in findings.worst[:LINKS_SHOWN] if link.spent.was_unavailable or link.lag_critical]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
-    shown = links_table("Links with the least availability", worse, findings.with_timeline)
+    shown = links_table("Links with the least availability", worse, findings.timelines)
     return section("worst", "Worst links", shown)
 
 
-def incidents(failures: model.Failures, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
-    if not failures.most_severe:
+def incidents(findings: ReportFindings, calendar: Calendar) -> Markup:
+    shown = findings.failures.most_severe
+    if not shown:
         return section("incidents", "Incidents", nothing("No incidents."))
-    rest = failures.incidents - len(failures.most_severe)
+    rest = findings.failures.incidents - len(shown)
     more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
-    rows = (_incident_row(incident, calendar, with_timeline) for incident in failures.most_severe)
+    rows = (_incident_row(incident, calendar, findings.timelines) for incident in shown)
     content = table("Incidents", ("When", "Link", "Down", "Why", "Waited"), rows, class_="incidents")
     note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
     return section("incidents", "Incidents", content, note=note)
