@@ -158,12 +158,9 @@ def remove(spark: SparkSession, path: str) -> None:
 
 def remove_others(spark: SparkSession, directory: str, *, keep: Callable[[str], bool]) -> None:
     """Removes other entries of a directory, if it exists."""
-    system = _system(spark, directory)
-    if not system.exists(_path(spark, directory)):
-        return
-    for status in system.listStatus(_path(spark, directory)):
-        if not keep(status.getPath().getName()):
-            system.delete(status.getPath(), True)
+    for name in entries(spark, directory) if exists(spark, directory) else ():
+        if not keep(name):
+            remove(spark, f"{directory}/{name}")
 
 
 def _path(spark: SparkSession, path: str) -> Any:
