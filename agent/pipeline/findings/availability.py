@@ -7,7 +7,6 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.objectives import ALARMS
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.spark import literal_table
+from agent.pipeline.tables.availability import availability_share
 from agent.pipeline.tables.slo import BURNS
 from agent.pipeline.window import Bounds
 
@@ -30,14 +30,14 @@ def fleet(tables: ReportTables) -> model.Fleet:
     """The time of all links together, and the same for the period of the same length before."""
     within = tables.within
     before = Bounds(2 * within.start - within.end, within.start)
-    rows = tables.available_in(Bounds(before.start, within.end), "hour").withColumn(
-        "now", fn.unix_micros("start") >= within.start
-    )
-    of_links = rows.groupBy("now", *LINK).agg(*report_tables.time_columns(), _lag_critical())
+    rows = tables.availability("hour", within=Bounds(before.start, within.end))
+    is_now = (fn.unix_micros("start") >= within.start).alias("now")
+    lag_critical = fn.sum("lag_critical_seconds").alias("lag_critical")
+    of_links = rows.groupBy(is_now, *LINK).agg(*report_tables.time_columns(), lag_critical)
     sums = of_links.groupBy("now").agg(
         fn.count(fn.lit(1)).alias("links"),
         *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
-        fn.sum("lag_critical").alias("lag_critical"),
+        fn.sum("lag_critical").cast("double").alias("lag_critical"),
         fn.count_if(fn.col("lag_critical") > 0).alias("lag_links"),
         fn.count("lag_critical").alias("known_links"),
     )
@@ -48,7 +48,7 @@ def fleet(tables: ReportTables) -> model.Fleet:
         report_tables.time_spent_of(now) if now else TimeSpent(),
         report_tables.time_spent_of(previous) if previous else None,
         previous["links"] if previous else 0,
-        LagTime(_float_or_none(now["lag_critical"]), now["lag_links"], now["known_links"]) if now else LagTime(),
+        LagTime(now["lag_critical"], now["lag_links"], now["known_links"]) if now else LagTime(),
     )
 
 
@@ -65,7 +65,7 @@ def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     moved = tables.traffic().groupBy(fn.col("group").alias("of")).agg(fn.sum("messages").alias("messages"))
     found = tables.availability("day").groupBy("group").agg(
         fn.count_distinct("link").alias("links"), *report_tables.time_columns(), fn.sum("incidents").alias("incidents"),
-        report_tables.availability_share().alias("share"),
+        availability_share().alias("share"),
     )  # fmt: skip
     same = fn.col("group").eqNullSafe(fn.col("of"))
     rows = found.join(moved, same, "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
@@ -95,27 +95,15 @@ def _worst_of_groups(tables: ReportTables, names: Collection[str | None]) -> Map
 def _by_link(tables: ReportTables) -> DataFrame:
     """A row for each link; `share` is its availability."""
     return tables.availability("day").groupBy(*LINK).agg(
-        *report_tables.identity_aggregates(), *report_tables.time_columns(), _lag_critical(),
-        fn.sum("incidents").alias("incidents"), report_tables.availability_share().alias("share"),
+        *report_tables.identity_aggregates(), *report_tables.time_columns(),
+        fn.sum("lag_critical_seconds").cast("double").alias("lag_critical"),
+        fn.sum("incidents").alias("incidents"), availability_share().alias("share"),
     )  # fmt: skip
 
 
 def _link_time(row: Any) -> LinkTime:
-    return LinkTime(
-        report_tables.identity_of(row),
-        report_tables.time_spent_of(row),
-        row["incidents"] or 0,
-        _float_or_none(row["lag_critical"]),
-    )
-
-
-def _lag_critical() -> Column:
-    """The seconds in which the lag was critical; null if that is unknown."""
-    return fn.sum("lag_critical_seconds").alias("lag_critical")
-
-
-def _float_or_none(value: Decimal | None) -> float | None:
-    return None if value is None else float(value)
+    identity, spent = report_tables.identity_of(row), report_tables.time_spent_of(row)
+    return LinkTime(identity, spent, row["incidents"] or 0, row["lag_critical"])
 
 
 def timelines(
@@ -211,7 +199,7 @@ def _heat_map(
     pairs = [dict(zip(names, key, strict=True)) for key in wanted]
     keys = literal_table(tables.spark, pairs, ", ".join(f"{name} string" for name in names))
     same = [rows[name].eqNullSafe(keys[f"wanted_{name}"]) for name in by]
-    percent = (100.0 * report_tables.availability_share()).alias("percent")
+    percent = (100.0 * availability_share()).alias("percent")
     found = rows.join(fn.broadcast(keys), same, "left_semi").groupBy(*by, "period").agg(percent)
     cells: dict[tuple[Any, ...], dict[int, float | None]] = defaultdict(dict)
     known: dict[int, bool] = defaultdict(bool)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.pipeline.schema import CELL, Bucket
+from agent.pipeline.schema import CELL, EXPECTED, Bucket
 from agent.pipeline.window import Bounds
 
 BEHIND: Final = "behind"
@@ -25,7 +25,7 @@ class TimeSpent:
     @property
     def availability(self) -> float | None:
         """Percent of the time in which messages should have flowed; None if there was none."""
-        flowing = self.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
+        flowing = self.of(*EXPECTED)
         return 100.0 * self.of(Bucket.UP) / flowing if flowing else None
 
     @property

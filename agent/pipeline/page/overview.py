@@ -10,7 +10,7 @@ from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
 from agent.pipeline.page.links import groups, links_table
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
-from agent.pipeline.schema import Bucket
+from agent.pipeline.schema import EXPECTED, Bucket
 from agent.pipeline.window import Bounds
 
 DISRUPTIONS_SHOWN = 8
@@ -18,13 +18,10 @@ LINKS_SHOWN = 10
 _SAME = 0.0005
 """In percent: less counts as no change."""
 
-_FigureText = tuple[str, str, str, Bucket | None]
-"""Title, value, what the value is, and the bucket whose colour it has."""
-
 
 def overview(findings: ReportFindings, calendar: Calendar) -> Markup:
     verdicts = _verdict(findings), _accounted(findings.account), _lagging(findings.fleet.lag)
-    figures = element("dl", *(_figure(*figure) for figure in _figure_texts(findings)), class_="figures")
+    figures = element("dl", *_figures(findings), class_="figures")
     return join(
         element("div", *verdicts, _headline(findings), figures, class_="overview"),
         _outages(findings, calendar),
@@ -135,35 +132,36 @@ def _held(fleet: model.Fleet, window: Bounds) -> str:
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
 
 
-def _figure(title: str, value: str, more: str, bucket: Bucket | None) -> Markup:
+def _figure(title: str, value: str, more: str, bucket: Bucket | None = None) -> Markup:
+    """A number, what it is, and the bucket whose colour it has."""
     shown = element("dd", more, class_="more") if more else None
     return element("div", element("dt", title), element("dd", value, class_="figure"), shown, data_bucket=bucket)
 
 
-def _figure_texts(findings: ReportFindings) -> Iterator[_FigureText]:
+def _figures(findings: ReportFindings) -> Iterator[Markup]:
     spent, failed, counts = findings.fleet.spent, findings.failures, findings.traffic.counts
     down, degraded = spent.of(Bucket.DOWN), spent.of(Bucket.DEGRADED)
-    flowing = spent.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
     for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
-        more = f"link-hours, {formatting.share(seconds, flowing)} of the time"
-        yield title, formatting.link_hours(seconds), more, bucket if seconds else None
+        more = f"link-hours, {formatting.share(seconds, spent.of(*EXPECTED))} of the time"
+        yield _figure(title, formatting.link_hours(seconds), more, bucket if seconds else None)
     if (behind := findings.fleet.lag.seconds) is not None:
         more = "link-hours further behind than lag-critical"
-        yield "Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None
+        yield _figure("Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None)
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
-    yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
-    yield "Messages", count(counts.messages), f"{count(counts.bytes)} bytes forwarded", None
+    yield _figure("Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))))
+    yield _figure("Messages", count(counts.messages), f"{count(counts.bytes)} bytes forwarded")
     waited = f"{formatting.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
-    yield "Delayed", count(failed.waited), waited, None
+    yield _figure("Delayed", count(failed.waited), waited)
     quarantined = Bucket.DEGRADED if counts.quarantined else None
-    yield "Quarantined", count(counts.quarantined), "messages to look after", quarantined
-    yield "Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss", None
+    yield _figure("Quarantined", count(counts.quarantined), "messages to look after", quarantined)
+    yield _figure("Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss")
     if judged := [objective for objective in findings.objectives if objective.links]:
         links, met = sum(one.links for one in judged), sum(one.links_met for one in judged)
         burning = sum(one.links_burning for one in judged)
         more = f"{plural(burning, 'link')} at risk now" if burning else "of links with objectives"
-        yield "Objectives kept", f"{count(met)} of {count(links)}", more, Bucket.UP if met == links else Bucket.DOWN
+        kept = Bucket.UP if met == links else Bucket.DOWN
+        yield _figure("Objectives kept", f"{count(met)} of {count(links)}", more, kept)
 
 
 def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:

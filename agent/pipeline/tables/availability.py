@@ -97,6 +97,13 @@ def percent(part: Column, whole: Column) -> Column:
     return fn.when(whole > 0, part / whole * 100.0)
 
 
+def availability_share() -> Column:
+    """From rows of the table: the share of the time in which messages should have flowed that was up; null if there was
+    none. A sum of decimals is the same in any order; a sum of doubles is not."""
+    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+    return fn.try_divide(fn.sum("up_seconds").cast("double"), flowing.cast("double"))
+
+
 def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
     """The pairs of clusters, from the finished tables `availability` and `traffic`; a link without known availability
     is never the worst."""
@@ -104,13 +111,11 @@ def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
     moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
     days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")
     own = fn.col("availability_percent")
-    # A sum of decimals is the same in any order; a sum of doubles is not.
-    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
     return days.groupBy(*ends).agg(
         fn.count("link").alias("links"),
         fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages"),
         fn.coalesce(fn.sum("bytes"), fn.lit(0)).alias("bytes"),
-        percent(fn.sum("up_seconds").cast("double"), flowing.cast("double")).alias("availability_percent"),
+        (100.0 * availability_share()).alias("availability_percent"),
         fn.min_by("link", fn.when(own.isNotNull(), fn.struct(own, "group", "link"))).alias("worst_link"),
         fn.min(own).alias("worst_link_availability_percent"),
     )

@@ -7,7 +7,7 @@ it has none. A table without rows has one file without rows: readers find its co
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
@@ -46,9 +46,6 @@ class Dates:
     last: date | None = None
     extra: frozenset[date] = frozenset()
 
-    def since(self, day: date, *, extra: Collection[date] = ()) -> Dates:
-        return replace(self, first=day, extra=frozenset(extra))
-
     def contain(self, day: Column) -> Column:
         inside = fn.lit(True)
         if self.first is not None:
@@ -83,7 +80,7 @@ class Extent:
         if self.is_all:
             return self.wanted
         days = [] if extra is None else extra.select(day_of(fn.col("at"), self.zone)).distinct().collect()
-        return self.wanted.since(self._first, extra={row[0] for row in days})
+        return replace(self.wanted, first=self._first, extra=frozenset(row[0] for row in days))
 
     def earlier(self, table: DataFrame) -> DataFrame:
         """The existing rows of earlier dates."""
