@@ -54,11 +54,6 @@ class Options:
     csv: bool
     keep: int
 
-    @property
-    def is_whole(self) -> bool:
-        """True if the window is all data, which has no bounds; with bounds only the window's own dates are replaced."""
-        return self.start is None and self.end is None
-
 
 _YESTERDAY, _LAST_WEEK, _LAST_MONTH = "yesterday", "last-week", "last-month"
 _AVAILABLE_NOW = "available-now"

@@ -5,8 +5,6 @@ into one outage of something that the links share.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
@@ -95,9 +93,9 @@ def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame
         | {"end": fn.lead("at").over(by_time)}
     )
     counts = {name: fn.col(f"{name}_count") for name in BUCKETS}
-    status = _first([(counts[name] > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
-    reported = _first([(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
-    best = _first([(counts[name] > 0, counts[name]) for name in BUCKETS], fn.lit(0))
+    status = fn.coalesce(*(fn.when(counts[name] > 0, name) for name in BUCKETS), fn.lit("unknown"))
+    reported = fn.coalesce(*(fn.when(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS))
+    best = fn.coalesce(*(fn.when(counts[name] > 0, counts[name]) for name in BUCKETS), fn.lit(0))
     critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
     found = (status.alias("status"), reported.alias("reported"), critical.alias("critical"))
     pieces = states.where(fn.col("end").isNotNull()).select(*LINK, fn.col("at").alias("start"), "end", *found)
@@ -128,16 +126,12 @@ def _change(status: str) -> Column:
     return fn.sum(fn.when(fn.col("status") == status, fn.col("change") * weight).otherwise(0))
 
 
-def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
-    return reduce(lambda rest, case: fn.when(case[0], case[1]).otherwise(rest), reversed(cases), otherwise)
-
-
 def _merged_pieces(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
     known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
-    cases = [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()]
-    bucket = _first(cases, fn.lit(Bucket.UNKNOWN))
+    buckets = (fn.when(fn.col("status") == name, bucket.value) for name, bucket in BUCKETS.items())
+    bucket = fn.coalesce(*buckets, fn.lit(Bucket.UNKNOWN.value))
     details = ("reported.agent", "reported.reason", "reported.error")
     return (
         pieces.withColumn("changed", changed.cast("int"))

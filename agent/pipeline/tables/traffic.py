@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.reading.thinning import measured
@@ -59,6 +59,9 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         start = fn.when(fn.col("whole"), 0).otherwise(fn.col(counter))
         return fn.greatest(fn.col(counter) - fn.coalesce(fn.max(counter).over(earlier), start), fn.lit(0))
 
+    # It may fall. Before the first value it is 0, or that value if the start of the agent wasn't seen.
+    first = fn.when(~fn.col("whole"), fn.col("growth"))
+    grown_before = fn.coalesce(fn.lag("growth").over(ordered), first, fn.lit(0))
     # What was in flight when an agent died went back to its source: no other line shows that.
     left = fn.when(fn.col("begins"), fn.coalesce("unsettled_before", fn.lit(0))).otherwise(0)
     begins = (fn.col("epoch") > 0) & (fn.row_number().over(ordered) == 1)
@@ -71,7 +74,7 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         (gain("given_back") + left).alias("given_back"),
         (_or_0("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
-        (_or_0("growth") - _before_or_0("growth", ordered)).alias("growth"),
+        (_or_0("growth") - grown_before).alias("growth"),
         "waiting",
     )
     return gained.where(_inside(within))
@@ -86,12 +89,6 @@ def _or_0(gauge: str) -> Column:
     """The gauge, or 0: agents that don't count it have nothing in flight that is known: not what one before them
     had."""
     return fn.coalesce(gauge, fn.lit(0))
-
-
-def _before_or_0(change: str, ordered: WindowSpec) -> Column:
-    """The previous value of a number that may fall. Without one, 0, or the first reported value of an agent whose start
-    wasn't seen."""
-    return fn.coalesce(fn.lag(change).over(ordered), fn.when(~fn.col("whole"), fn.col(change)), fn.lit(0))
 
 
 def _opening(within: Bounds) -> Column:
