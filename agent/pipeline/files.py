@@ -91,19 +91,14 @@ _CLASS: Final = re.compile(r"^(?:[a-z_$0-9]+\.)+(\w+)")
 
 
 def reason(error: Exception) -> str:
-    """The innermost cause in one line."""
-    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-    causes = _CAUSE.findall(f"{text}\n{_stack(error)}")
+    """The innermost cause in one line. Errors of Java have the causes in their trace only."""
+    if isinstance(error, Py4JJavaError):
+        text, trace = str(error.java_exception), str(error)
+    else:
+        text, trace = str(error), getattr(error, "_stackTrace", None) or ""
+    causes = _CAUSE.findall(f"{text}\n{trace}")
     first = causes[-1] if causes else next((one for one in text.splitlines() if one.strip()), type(error).__name__)
     return _CLASS.sub(r"\1", first.strip())[:_MOST]
-
-
-def _stack(error: Exception) -> str:
-    """The trace of an error: errors of Java have the causes in their trace only."""
-    if isinstance(error, Py4JJavaError):
-        return str(error)
-    trace = getattr(error, "getStackTrace", None) or getattr(error, "_stackTrace", None)
-    return str(trace() if callable(trace) else trace or "")
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> None:

@@ -62,13 +62,12 @@ def worst_links(tables: ReportTables, *, most: int) -> tuple[LinkTime, ...]:
 
 def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     """The groups, the least available first."""
-    moved = tables.traffic().groupBy(fn.col("group").alias("of")).agg(fn.sum("messages").alias("messages"))
+    moved = tables.traffic().groupBy("group").agg(fn.sum("messages").alias("messages"))
     found = tables.availability("day").groupBy("group").agg(
         fn.count_distinct("link").alias("links"), *report_tables.time_columns(), fn.sum("incidents").alias("incidents"),
         availability_share().alias("share"),
     )  # fmt: skip
-    same = fn.col("group").eqNullSafe(fn.col("of"))
-    rows = found.join(moved, same, "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
+    rows = found.join(moved, "group", "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
     worst = _worst_of_groups(tables, {row["group"] for row in rows}) if len(rows) > 1 else {}
     return tuple(
         model.GroupTime(
@@ -79,14 +78,13 @@ def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     )  # fmt: skip
 
 
-def _worst_of_groups(tables: ReportTables, names: Collection[str | None]) -> Mapping[str | None, tuple[LinkTime, ...]]:
+def _worst_of_groups(tables: ReportTables, names: Collection[str]) -> dict[str, tuple[LinkTime, ...]]:
     """The least available links of each group, of those that weren't fully available or whose lag was critical."""
     in_order = Window.partitionBy("group").orderBy("share", fn.col("lag_critical").desc_nulls_last(), *LINK)
     worse = (fn.col("share") < 1) | (fn.coalesce("lag_critical", fn.lit(0)) > 0)
-    is_named = fn.col("group").isin([name for name in names if name is not None])
-    chosen = fn.coalesce(is_named, fn.lit(None in names))
-    ranked = _by_link(tables).where(chosen & worse).withColumn("rank", fn.row_number().over(in_order))
-    found: dict[str | None, list[LinkTime]] = defaultdict(list)
+    chosen = _by_link(tables).where(fn.col("group").isin([*names]) & worse)
+    ranked = chosen.withColumn("rank", fn.row_number().over(in_order))
+    found: dict[str, list[LinkTime]] = defaultdict(list)
     for row in ranked.where(fn.col("rank") <= WORST_OF_GROUP).orderBy("rank").collect():
         found[row["group"]].append(_link_time(row))
     return {group: tuple(links) for group, links in found.items()}

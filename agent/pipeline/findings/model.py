@@ -93,7 +93,7 @@ class Fleet:
 class GroupTime:
     """All links of a group of agents."""
 
-    name: str | None
+    name: str
     links: int
     spent: TimeSpent
     incidents: int
