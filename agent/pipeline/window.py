@@ -98,6 +98,11 @@ def with_hour(rows: DataFrame, moment: str, hours_of: DataFrame) -> DataFrame:
     return near.where((at >= fn.col("hour_start")) & (at < fn.col("hour_end"))).drop("near")
 
 
+def by_hour_and_day(rows: DataFrame) -> DataFrame:
+    """Each row twice: with its `hour`, and without one, for its day."""
+    return rows.withColumn("hour", fn.explode(fn.array("hour_start", fn.lit(None))))
+
+
 def _with_near(rows: DataFrame, hours_of: DataFrame) -> DataFrame:
     """The rows joined with the hours near them, by UTC day: comparing each row with all hours of ninety days was most
     of the work."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 
 from agent.pipeline.reading.thinning import measured
 from agent.pipeline.schema import CELL, COUNTERS, LINK, REPORTER, SECOND, UPSTREAM_COUNTERS
-from agent.pipeline.window import Bounds, with_hour
+from agent.pipeline.window import Bounds, by_hour_and_day, with_hour
 
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
@@ -172,7 +172,7 @@ _UPSTREAM: Final = ("entered", "acknowledged", "growth", "expired", "uncounted",
 
 
 def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
-    """The account by hour and day in which a link was reported, from the gains of `traffic.cells`. Agents that don't
+    """The account by hour and day in which a link was reported, from the gains of `cells`. Agents that don't
     count what they take leave nulls."""
     at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
     dated = with_hour(counted.withColumn("at", at), "at", hours)
@@ -192,19 +192,15 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
         .withColumn("in_flight_start", fn.col("in_flight_end") - fn.col("settling"))
         .withColumns(_upstream_columns())
     )
-    by_day = (
-        by_hour.groupBy(*LINK, "day")
-        .agg(
-            *(fn.sum(name).alias(name) for name in (*_COUNTED, *_UPSTREAM)),
-            fn.every("accounted").alias("accounted"),
-            fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
-            fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
-            fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
-        )
-        .join(fn.broadcast(days), "day")
-    )
-    in_hours = _account_rows(by_hour, "hour", fn.col("hour_start"), fn.col("hour_end"))
-    return in_hours.unionByName(_account_rows(by_day, "day", fn.col("day_start"), fn.col("day_end")))
+    by_period = by_hour_and_day(by_hour).groupBy(*LINK, "day", "hour").agg(
+        *(fn.sum(name).alias(name) for name in (*_COUNTED, *_UPSTREAM)),
+        fn.every("accounted").alias("accounted"),
+        fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
+        fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
+        fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
+        fn.max("hour_end").alias("hour_end"),
+    )  # fmt: skip
+    return _account_rows(by_period.join(fn.broadcast(days), "day"))
 
 
 def _upstream_columns() -> dict[str, Column]:
@@ -231,7 +227,8 @@ def with_other_consumers(accounts: DataFrame) -> DataFrame:
     return accounts.withColumns({name: fn.when(~is_shared, fn.col(name)) for name in unknown})
 
 
-def _account_rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFrame:
+def _account_rows(summed: DataFrame) -> DataFrame:
+    is_day = fn.col("hour").isNull()
     explained = sum((fn.col(name) for name in _ENDS), fn.col("in_flight_end") - fn.col("in_flight_start"))
 
     def if_accounted(value: Column, name: str) -> Column:
@@ -239,9 +236,9 @@ def _account_rows(summed: DataFrame, period: str, start: Column, end: Column) ->
 
     return summed.select(
         *LINK,
-        fn.lit(period).alias("period"),
-        fn.timestamp_micros(start).alias("start"),
-        fn.timestamp_micros(end).alias("end"),
+        fn.when(is_day, "day").otherwise("hour").alias("period"),
+        fn.timestamp_micros(fn.when(is_day, fn.col("day_start")).otherwise(fn.col("hour"))).alias("start"),
+        fn.timestamp_micros(fn.when(is_day, fn.col("day_end")).otherwise(fn.col("hour_end"))).alias("end"),
         if_accounted(fn.col("taken"), "taken"),
         *("forwarded", "dropped", "quarantined"),
         *(if_accounted(fn.col(name), name) for name in ("given_back", "in_flight_start", "in_flight_end")),
