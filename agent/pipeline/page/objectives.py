@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
-from agent.pipeline.findings.model import BudgetUse, LinkIdentity, ObjectiveResult, ReportFindings
+from agent.pipeline.findings.model import BudgetUse, ObjectiveResult, ReportFindings
 from agent.pipeline.objectives import ALARMS
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, count, percent, plural
@@ -19,7 +18,7 @@ _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 mi
 def objectives(findings: ReportFindings) -> Markup:
     if not any(one.links for one in findings.objectives):
         return section("objectives", "Objectives", nothing("No data to evaluate objectives."))
-    rows = (_budget_row(one, findings.timelines) for one in findings.budgets)
+    rows = (_budget_row(one, findings) for one in findings.budgets)
     each = join(element("h3", _MOST), table(_MOST, _EACH, rows)) if findings.budgets else None
     note = (
         "Looking back from the end of the window, at most to its start; whether a link meets an objective is judged by "
@@ -55,10 +54,10 @@ def _budget(one: ObjectiveResult) -> Markup:
     return element("span", _used(one.period_consumed_percent), f" of {plural(one.days, 'day')}")
 
 
-def _budget_row(one: BudgetUse, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
+def _budget_row(one: BudgetUse, findings: ReportFindings) -> tuple[Child, ...]:
     pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in ALARMS)
     target = element("span", formatting.name(one.objective), f" ({one.target:g} %)")
-    return formatting.linked(one.identity, with_timeline), target, percent(one.attained), _used(one.consumed), *pairs
+    return formatting.linked(one.identity, findings), target, percent(one.attained), _used(one.consumed), *pairs
 
 
 def _used(consumed: float | None) -> Markup:

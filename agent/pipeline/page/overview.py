@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from agent.pipeline.findings import model
-from agent.pipeline.findings.model import Disruption, LinkIdentity, ReportFindings
+from agent.pipeline.findings.model import Disruption, ReportFindings
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
 from agent.pipeline.page.links import groups, links_table
@@ -169,23 +169,23 @@ def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not shown:
         return section("outages", "What happened", nothing("No link failed, and none was blocked, in this period."))
     rest = findings.failures.disruption_count - len(shown)
-    items = [element("li", _sentence(disruption, calendar, findings.timelines)) for disruption in shown]
+    items = [element("li", _sentence(disruption, calendar, findings)) for disruption in shown]
     more = element("p", f"{plural(rest, 'lesser cause')} of trouble omitted.", class_="muted") if rest > 0 else None
     note = "What cost most time first; repeats for the same reason are one line."
     return section("outages", "What happened", element("ul", *items, class_="outages"), more, note=note)
 
 
-def _sentence(disruption: Disruption, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _sentence(disruption: Disruption, calendar: Calendar, findings: ReportFindings) -> Markup:
     """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down for 29 min, connection refused.`"""
     when = f"{calendar.span(disruption.span)} {calendar.at(disruption.span.start):%Z}"
     if disruption.open:
         when = f"since {calendar.day_and_time(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
     if disruption.status == model.BEHIND:
         text = f" further behind than lag-critical for {_in_all(disruption.seconds, disruption.links)} in all."
-        return join(element("b", when), ": ", _who(disruption, with_timeline), text)
+        return join(element("b", when), ": ", _who(disruption, findings), text)
     how_long, cause = _for_how_long(disruption), formatting.why(disruption.reason, disruption.error)
     text = f" {disruption.status} {how_long}, "
-    return join(element("b", when), ": ", _who(disruption, with_timeline), text, element("bdi", cause), ".")
+    return join(element("b", when), ": ", _who(disruption, findings), text, element("bdi", cause), ".")
 
 
 def _for_how_long(disruption: Disruption) -> str:
@@ -199,9 +199,9 @@ def _in_all(seconds: float, links: int) -> str:
     return f"{formatting.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
 
 
-def _who(disruption: Disruption, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _who(disruption: Disruption, findings: ReportFindings) -> Markup:
     if disruption.scope is None:
-        return formatting.linked(disruption.identity, with_timeline)
+        return formatting.linked(disruption.identity, findings)
     of = "to upstream" if disruption.scope == "upstream" else "of agent"
     return join(f"{plural(disruption.links, 'link')} {of} ", formatting.name(disruption.name))
 
@@ -210,7 +210,7 @@ def _worst(findings: ReportFindings) -> Markup:
     worse = [link for link in findings.worst[:LINKS_SHOWN] if link.spent.was_unavailable or link.lag_critical]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
-    shown = links_table("Links with the least availability", worse, findings.timelines)
+    shown = links_table("Links with the least availability", worse, findings)
     return section("worst", "Worst links", shown)
 
 
@@ -220,21 +220,19 @@ def incidents(findings: ReportFindings, calendar: Calendar) -> Markup:
         return section("incidents", "Incidents", nothing("No incidents."))
     rest = findings.failures.incidents - len(shown)
     more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
-    rows = (_incident_row(incident, calendar, findings.timelines) for incident in shown)
+    rows = (_incident_row(incident, calendar, findings) for incident in shown)
     content = table("Incidents", ("When", "Link", "Down", "Why", "Waited"), rows, class_="incidents")
     note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
     return section("incidents", "Incidents", content, note=note)
 
 
-def _incident_row(
-    incident: model.Incident, calendar: Calendar, with_timeline: Collection[LinkIdentity]
-) -> tuple[Child, ...]:
+def _incident_row(incident: model.Incident, calendar: Calendar, findings: ReportFindings) -> tuple[Child, ...]:
     open_ = element("span", " not over", class_="beside") if incident.open else None
     flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
     waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)
     return (
         element("span", calendar.span(incident.span), open_),
-        element("span", formatting.linked(incident.identity, with_timeline)),
+        element("span", formatting.linked(incident.identity, findings)),
         f"{duration(incident.down_seconds)}{flaps}",
         element("bdi", formatting.why(incident.reason, incident.error)),
         waited,
