@@ -91,19 +91,14 @@ _CLASS: Final = re.compile(r"^(?:[a-z_$0-9]+\.)+(\w+)")
 
 
 def reason(error: Exception) -> str:
-    """The innermost cause in one line."""
-    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-    causes = _CAUSE.findall(f"{text}\n{_stack(error)}")
+    """The innermost cause in one line. Errors of Java have the causes in their trace only."""
+    if isinstance(error, Py4JJavaError):
+        text, trace = str(error.java_exception), str(error)
+    else:
+        text, trace = str(error), getattr(error, "_stackTrace", None) or ""
+    causes = _CAUSE.findall(f"{text}\n{trace}")
     first = causes[-1] if causes else next((one for one in text.splitlines() if one.strip()), type(error).__name__)
     return _CLASS.sub(r"\1", first.strip())[:_MOST]
-
-
-def _stack(error: Exception) -> str:
-    """The trace of an error: errors of Java have the causes in their trace only."""
-    if isinstance(error, Py4JJavaError):
-        return str(error)
-    trace = getattr(error, "getStackTrace", None) or getattr(error, "_stackTrace", None)
-    return str(trace() if callable(trace) else trace or "")
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> None:
@@ -158,12 +153,9 @@ def remove(spark: SparkSession, path: str) -> None:
 
 def remove_others(spark: SparkSession, directory: str, *, keep: Callable[[str], bool]) -> None:
     """Removes other entries of a directory, if it exists."""
-    system = _system(spark, directory)
-    if not system.exists(_path(spark, directory)):
-        return
-    for status in system.listStatus(_path(spark, directory)):
-        if not keep(status.getPath().getName()):
-            system.delete(status.getPath(), True)
+    for name in entries(spark, directory) if exists(spark, directory) else ():
+        if not keep(name):
+            remove(spark, f"{directory}/{name}")
 
 
 def _path(spark: SparkSession, path: str) -> Any:

@@ -91,7 +91,9 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
         store.record(None)
     if store.ledger.is_current(made_of):
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
-    dates = Dates() if options.is_whole else Dates(*first_and_last_day(within, options.zone))
+    # With bounds only the window's own dates are replaced.
+    is_whole = options.start is None and options.end is None
+    dates = Dates() if is_whole else Dates(*first_and_last_day(within, options.zone))
     extent = extent_to_make(store.ledger, made_of, within, zone=options.zone, dates=dates)
     store.record(ExistingTables(made_of, within.start, within.end, touched=extent.since, whole=False))
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}

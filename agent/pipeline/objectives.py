@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from agent.errors import ConfigurationError, Place, Problem
-from agent.pipeline.schema import BUCKETS, Bucket
+from agent.pipeline.schema import BUCKETS, EXPECTED, Bucket
 
 ALARMS = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
 """If the burn rates of both windows are above the number, the remaining budget is being used up too fast."""
@@ -108,17 +108,15 @@ def _is_openslo(root: yaml.Node) -> bool:
 
 def _from_openslo(roots: list[yaml.Node], *, source: str) -> tuple[Objective, ...]:
     entries: dict[Any, Any] = {}
-    problems: list[Problem] = []
+    documents = _OpenSLODocuments(source)
     for root in roots:
-        entry, found = _openslo_entry(root, source=source)
-        problems += found
-        problems += [
-            Problem(Place(source, root.start_mark.line + 1, 1), f"objective {name!r} is there twice")
-            for name in entries.keys() & entry.keys()
-        ]
-        entries |= entry
-    if problems:
-        raise ConfigurationError(problems)
+        name, entry = _openslo_entry(documents, root)
+        if name in entries:
+            place = Place(source, root.start_mark.line + 1, 1)
+            documents.problems.append(Problem(place, f"objective {name!r} is there twice"))
+        entries[name] = entry
+    if documents.problems:
+        raise ConfigurationError(documents.problems)
     return _checked(entries, source=source)
 
 
@@ -154,8 +152,8 @@ def _is_number(value: Any) -> bool:
 
 
 @dataclass
-class _OpenSLODocument:
-    """One document's nodes; what is wrong is collected."""
+class _OpenSLODocuments:
+    """The nodes of a file's documents; what is wrong is collected."""
 
     source: str
     problems: list[Problem] = field(default_factory=list)
@@ -183,9 +181,9 @@ class _OpenSLODocument:
         return None
 
 
-def _openslo_entry(root: yaml.Node, *, source: str) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-    """The objective as our own YAML would have it, by name. What the report can't judge is an error with its place."""
-    document = _OpenSLODocument(source)
+def _openslo_entry(document: _OpenSLODocuments, root: yaml.Node) -> tuple[str, dict[str, Any]]:
+    """The name of the objective, and the objective as our own YAML would have it. What the report can't judge is an
+    error with its place."""
     fields = document.fields(root, _TOP_LEVEL, root)
     kind = fields.get("kind")
     if _text(kind) != "SLO":
@@ -195,11 +193,10 @@ def _openslo_entry(root: yaml.Node, *, source: str) -> tuple[dict[str, dict[str,
     if not name:
         document.wrong(fields.get("metadata") or root, "metadata: give a name")
     spec = document.fields(fields.get("spec"), _SPEC, root)
-    entry = dict(_entry(document, spec, fields.get("spec") or root))
-    return {name or "": entry}, document.problems
+    return name, dict(_entry(document, spec, fields.get("spec") or root))
 
 
-def _entry(document: _OpenSLODocument, spec: dict[str, yaml.Node], root: yaml.Node) -> Iterator[tuple[str, Any]]:
+def _entry(document: _OpenSLODocuments, spec: dict[str, yaml.Node], root: yaml.Node) -> Iterator[tuple[str, Any]]:
     method = spec.get("budgetingMethod")
     if _text(method) != "Occurrences":
         document.wrong(method or root, "budgetingMethod: the report judges Occurrences only")
@@ -223,23 +220,24 @@ def _entry(document: _OpenSLODocument, spec: dict[str, yaml.Node], root: yaml.No
         document.wrong(objective, f"op and value are for {_TRANSFER} only")
 
 
-def _days(document: _OpenSLODocument, spec: dict[str, yaml.Node], root: yaml.Node) -> int:
+def _days(document: _OpenSLODocuments, spec: dict[str, yaml.Node], root: yaml.Node) -> int | None:
     window = document.only(spec.get("timeWindow"), root, "timeWindow")
-    values = document.fields(window, {"duration", "isRolling"}, root) if window is not None else {}
-    if window is not None and _text(values.get("isRolling")) != "true":
+    if window is None:
+        return None
+    values = document.fields(window, {"duration", "isRolling"}, root)
+    if _text(values.get("isRolling")) != "true":
         document.wrong(values.get("isRolling") or window, "isRolling: the report looks back from the end: give true")
     found = _DURATION.fullmatch(_text(values.get("duration")))
     if found is None:
-        if window is not None:
-            document.wrong(values.get("duration") or window, "duration: give days or weeks, such as 30d")
-        return 1
+        document.wrong(values.get("duration") or window, "duration: give days or weeks, such as 30d")
+        return None
     return int(found[1]) * (7 if found[2] == "w" else 1)
 
 
-def _target(document: _OpenSLODocument, values: dict[str, yaml.Node], objective: yaml.Node) -> float | None:
+def _target(document: _OpenSLODocuments, values: dict[str, yaml.Node], objective: yaml.Node) -> float | None:
     if ("target" in values) == ("targetPercent" in values):
         document.wrong(objective, "give one of target, such as 0.999, and targetPercent, such as 99.9")
-        return 99.9
+        return None
     share = _number(values.get("target"))
     percent = round(100 * share, 9) if share is not None else _number(values.get("targetPercent"))
     if percent is None or not 0 < percent < 100:
@@ -267,14 +265,16 @@ def prometheus_rules(objectives: Sequence[Objective], bounds: Sequence[float], *
         if one.kind is ObjectiveKind.MESSAGES:
             rules += _message_rules(one, _bound(one, bounds, source=source))
     alerts = [rule for one in objectives for rule in _alerts(one)]
-    names = ("federation-agent-objectives", "federation-agent-objective-alerts")
-    groups = [{"name": name, "rules": each} for name, each in zip(names, (rules, alerts), strict=True)]
+    groups = [
+        {"name": "federation-agent-objectives", "rules": rules},
+        {"name": "federation-agent-objective-alerts", "rules": alerts},
+    ]
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=10_000, allow_unicode=True)
 
 
 def _time_rules() -> Iterator[_Rule]:
     """The rules for time. As in the report, the best status that an agent of the group has counts, and pauses don't."""
-    known = [status for status, bucket in BUCKETS.items() if bucket in (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)]
+    known = [status for status, bucket in BUCKETS.items() if bucket in EXPECTED]
     up = [status for status in known if BUCKETS[status] is Bucket.UP]
     for name, states in ((_UP, up), (_EXPECTED, known)):
         state = f'federation_agent_link_state{{state=~"{"|".join(states)}"}}'

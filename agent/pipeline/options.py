@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -29,7 +29,7 @@ class LinkFilter:
         return "; ".join(f"{name} {', '.join(patterns)}" for name, patterns in named if patterns)
 
 
-USUAL_KEEP: Final = 2  # so that readers can go on while a run ends
+USUAL_KEPT: Final = 2  # so that readers can go on while a run ends
 MOST_KEPT: Final = 10_000
 
 
@@ -41,23 +41,18 @@ class Options:
 
     inputs: tuple[str, ...]
     output: str
-    master: str | None = None
-    start: datetime | None = None
-    end: datetime | None = None
-    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    merge_gap: timedelta = timedelta(seconds=60)
-    objectives: str | None = None
-    format: str = "text"
-    streaming: bool = False
-    every: timedelta | None = None
-    link_filter: LinkFilter = field(default_factory=LinkFilter)
-    csv: bool = False
-    keep: int = USUAL_KEEP
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the window is all data, which has no bounds; with bounds only the window's own dates are replaced."""
-        return self.start is None and self.end is None
+    master: str | None
+    start: datetime | None
+    end: datetime | None
+    zone: ZoneInfo
+    merge_gap: timedelta
+    objectives: str | None
+    format: str
+    streaming: bool
+    every: timedelta | None
+    link_filter: LinkFilter
+    csv: bool
+    keep: int
 
 
 _YESTERDAY, _LAST_WEEK, _LAST_MONTH = "yesterday", "last-week", "last-month"
@@ -75,32 +70,21 @@ def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
     if given.period is not None:
         if given.start or given.end:
             raise OptionError("report: --period is instead of --from and --to")
-        today = (now or datetime.now(UTC)).astimezone(given.timezone).date()
+        today = (now or datetime.now(UTC)).astimezone(given.zone).date()
         given.start, given.end = (datetime.combine(day, time()) for day in _period(given.period, today))
     # A time without an offset is in the time zone; a date's tables are replaced as a whole.
-    start, end = (
-        at if at is None or at.tzinfo else at.replace(tzinfo=given.timezone) for at in (given.start, given.end)
+    given.start, given.end = (
+        at if at is None or at.tzinfo else at.replace(tzinfo=given.zone) for at in (given.start, given.end)
     )
-    if start and end and start >= end:
+    if given.start and given.end and given.start >= given.end:
         raise OptionError("report: --from has to be before --to")
     if given.trigger is not None and not given.streaming:
         raise OptionError("report: --trigger needs --streaming")
-    return Options(
-        inputs=tuple(directory for group in given.input for directory in group),
-        output=given.output.rstrip("/"),
-        master=given.master,
-        start=start,
-        end=end,
-        zone=given.timezone,
-        merge_gap=timedelta(seconds=given.merge_gap),
-        objectives=given.objectives,
-        format=given.format,
-        streaming=given.streaming,
-        every=(_USUAL_TRIGGER if given.trigger is None else given.trigger) or None,  # None for `available-now`
-        link_filter=LinkFilter(tuple(given.link), tuple(given.upstream), tuple(given.group)),
-        csv=given.csv,
-        keep=given.keep,
-    )
+    given.inputs, given.output = tuple(given.inputs), given.output.rstrip("/")
+    given.merge_gap = timedelta(seconds=given.merge_gap)
+    given.every = (_USUAL_TRIGGER if given.trigger is None else given.trigger) or None  # None for `available-now`
+    given.link_filter = LinkFilter(tuple(given.link), tuple(given.upstream), tuple(given.group))
+    return Options(**{option.name: getattr(given, option.name) for option in fields(Options)})
 
 
 def _period(name: str, today: date) -> tuple[date, date]:
@@ -121,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Examples: federation-agent report --input var/status --output var/report --period yesterday",
     )
     add = parser.add_argument
-    add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Directories that agents export to.")
+    exports = "Directories that agents export to."
+    add("--input", dest="inputs", nargs="+", action="extend", required=True, metavar="DIR", help=exports)
     add("--output", required=True, metavar="DIR", help="Directory for tables, report.html and summary.json.")
     add("--master", metavar="URL", help="Spark master; local[*] if none is given or configured.")
     when = "Start of the window: a date in the time zone, or RFC 3339."
@@ -130,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     period = "Instead of --from and --to: the last whole day, week from Monday, or month, in the time zone."
     add("--period", choices=(_YESTERDAY, _LAST_WEEK, _LAST_MONTH), help=period)
     zone = "Time zone of days and hours; UTC by default."
-    add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help=zone)
+    add("--timezone", dest="zone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help=zone)
     gap = "Outages at most this far apart are one; 60 by default."
     add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help=gap)
     add("--objectives", metavar="FILE", help="Objectives in YAML; without it, 99.9 %% of the time in 30 days.")
@@ -145,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         )  # fmt: skip
     add("--csv", action="store_true", help="Also write availability.csv, by day, and incidents.csv beside the page.")
     keep = "How many runs stay in _versions, the visible one included; 2 by default."
-    add("--keep", type=_count, default=USUAL_KEEP, metavar="N", help=keep)
+    add("--keep", type=_count, default=USUAL_KEPT, metavar="N", help=keep)
     add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
     add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")

@@ -61,6 +61,7 @@ COUNTERS: Final = (
 )
 LINK_ATTRIBUTES: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
+REPORTER: Final = (*LINK, "agent")
 
 _JSON_TYPES: Final[dict[FieldType, str]] = {
     FieldType.STRING: "string",

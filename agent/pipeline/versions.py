@@ -49,15 +49,15 @@ class Versions:
         self._made.mkdir(parents=True, exist_ok=True)
         for left in [*self._made.glob(f"*{_DRAFT}"), *self._made.glob(f"*{_FORMER}"), *self._output.glob(f".*{_NEW}")]:
             _remove(left)
+        if (visible := self._visible()) is not None:
+            self._lead_to(visible)
+            return
         paths = {name: self._output / name for name in self._names}
-        existing = [name for name, path in paths.items() if path.exists() and not path.is_symlink()]
-        if self._visible() is None and existing:
+        if existing := [name for name, path in paths.items() if path.exists() and not path.is_symlink()]:
             self._begin_run()
             for name in existing:
                 _link_all(paths[name], self._draft / name)
             self.show()
-        elif (visible := self._visible()) is not None:
-            self._lead_to(visible)
 
     def begin(self, tables: Collection[str]) -> str:
         """The name of a draft inside the output, with these tables as they are now."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,15 +40,6 @@ def bounds(first: int | None, last: int | None, *, start: int | None, end: int |
     return Bounds(began, max(began, end if end is not None else last or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
-    """An hour of the zone's local time, cut by the window, and its day."""
-
-    start: int
-    end: int
-    day: date
-
-
 def micros(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -56,11 +48,12 @@ def instant(at: int) -> datetime:
     return _EPOCH + timedelta(microseconds=at)
 
 
-def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Hour]:
+def hours(within: Bounds, zone: ZoneInfo) -> Iterator[dict[str, Any]]:
+    """The hours of the zone's local time, cut by the window, and their days, as rows of the table of hours."""
     start, end = instant(within.start), instant(within.end)
     while start < end:
         after = min(_next_hour(start, zone), end)
-        yield Hour(micros(start), micros(after), start.astimezone(zone).date())
+        yield {"hour_start": micros(start), "hour_end": micros(after), "day": start.astimezone(zone).date()}
         start = after
 
 
@@ -87,8 +80,7 @@ def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def hour_table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
-    rows = [{"hour_start": one.start, "hour_end": one.end, "day": one.day} for one in hours(within, zone)]
-    return literal_table(spark, rows, "hour_start bigint, hour_end bigint, day date")
+    return literal_table(spark, [*hours(within, zone)], "hour_start bigint, hour_end bigint, day date")
 
 
 def split_by_hour(spans: DataFrame, hours_of: DataFrame) -> DataFrame:
@@ -104,6 +96,11 @@ def with_hour(rows: DataFrame, moment: str, hours_of: DataFrame) -> DataFrame:
     near = _with_near(rows.withColumn("near", fn.expr(f"{moment} div {_DAY}")), hours_of)
     at = fn.col(moment)
     return near.where((at >= fn.col("hour_start")) & (at < fn.col("hour_end"))).drop("near")
+
+
+def by_hour_and_day(rows: DataFrame) -> DataFrame:
+    """Each row twice: with its `hour`, and without one, for its day."""
+    return rows.withColumn("hour", fn.explode(fn.array("hour_start", fn.lit(None))))
 
 
 def _with_near(rows: DataFrame, hours_of: DataFrame) -> DataFrame:

@@ -15,12 +15,10 @@ from pyspark.sql import functions as fn
 from agent.pipeline.reading import lifetimes, parsing, thinning
 from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import literal_table
-from agent.pipeline.tables.account import account
 from agent.pipeline.tables.availability import availability
-from agent.pipeline.tables.incidents import incidents as found_incidents
-from agent.pipeline.tables.incidents import outages
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
-from agent.pipeline.tables.traffic import cells
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, outages
+from agent.pipeline.tables.intervals import incidents as found_incidents
+from agent.pipeline.tables.traffic import account, cells
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline import reference
 from tests.pipeline.courses import SECOND, Course, courses

@@ -7,7 +7,6 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.objectives import ALARMS
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.spark import literal_table
+from agent.pipeline.tables.availability import availability_share
 from agent.pipeline.tables.slo import BURNS
 from agent.pipeline.window import Bounds
 
@@ -30,14 +30,14 @@ def fleet(tables: ReportTables) -> model.Fleet:
     """The time of all links together, and the same for the period of the same length before."""
     within = tables.within
     before = Bounds(2 * within.start - within.end, within.start)
-    rows = tables.available_in(Bounds(before.start, within.end), "hour").withColumn(
-        "now", fn.unix_micros("start") >= within.start
-    )
-    of_links = rows.groupBy("now", *LINK).agg(*report_tables.time_columns(), _lag_critical())
+    rows = tables.availability("hour", within=Bounds(before.start, within.end))
+    is_now = (fn.unix_micros("start") >= within.start).alias("now")
+    lag_critical = fn.sum("lag_critical_seconds").alias("lag_critical")
+    of_links = rows.groupBy(is_now, *LINK).agg(*report_tables.time_columns(), lag_critical)
     sums = of_links.groupBy("now").agg(
         fn.count(fn.lit(1)).alias("links"),
         *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
-        fn.sum("lag_critical").alias("lag_critical"),
+        fn.sum("lag_critical").cast("double").alias("lag_critical"),
         fn.count_if(fn.col("lag_critical") > 0).alias("lag_links"),
         fn.count("lag_critical").alias("known_links"),
     )
@@ -48,7 +48,7 @@ def fleet(tables: ReportTables) -> model.Fleet:
         report_tables.time_spent_of(now) if now else TimeSpent(),
         report_tables.time_spent_of(previous) if previous else None,
         previous["links"] if previous else 0,
-        LagTime(_float_or_none(now["lag_critical"]), now["lag_links"], now["known_links"]) if now else LagTime(),
+        LagTime(now["lag_critical"], now["lag_links"], now["known_links"]) if now else LagTime(),
     )
 
 
@@ -62,13 +62,12 @@ def worst_links(tables: ReportTables, *, most: int) -> tuple[LinkTime, ...]:
 
 def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     """The groups, the least available first."""
-    moved = tables.traffic().groupBy(fn.col("group").alias("of")).agg(fn.sum("messages").alias("messages"))
+    moved = tables.traffic().groupBy("group").agg(fn.sum("messages").alias("messages"))
     found = tables.availability("day").groupBy("group").agg(
         fn.count_distinct("link").alias("links"), *report_tables.time_columns(), fn.sum("incidents").alias("incidents"),
-        report_tables.availability_share().alias("share"),
+        availability_share().alias("share"),
     )  # fmt: skip
-    same = fn.col("group").eqNullSafe(fn.col("of"))
-    rows = found.join(moved, same, "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
+    rows = found.join(moved, "group", "left").orderBy(fn.col("share").asc_nulls_last(), "group").limit(most).collect()
     worst = _worst_of_groups(tables, {row["group"] for row in rows}) if len(rows) > 1 else {}
     return tuple(
         model.GroupTime(
@@ -79,14 +78,13 @@ def groups(tables: ReportTables, *, most: int) -> tuple[model.GroupTime, ...]:
     )  # fmt: skip
 
 
-def _worst_of_groups(tables: ReportTables, names: Collection[str | None]) -> Mapping[str | None, tuple[LinkTime, ...]]:
+def _worst_of_groups(tables: ReportTables, names: Collection[str]) -> dict[str, tuple[LinkTime, ...]]:
     """The least available links of each group, of those that weren't fully available or whose lag was critical."""
     in_order = Window.partitionBy("group").orderBy("share", fn.col("lag_critical").desc_nulls_last(), *LINK)
     worse = (fn.col("share") < 1) | (fn.coalesce("lag_critical", fn.lit(0)) > 0)
-    is_named = fn.col("group").isin([name for name in names if name is not None])
-    chosen = fn.coalesce(is_named, fn.lit(None in names))
-    ranked = _by_link(tables).where(chosen & worse).withColumn("rank", fn.row_number().over(in_order))
-    found: dict[str | None, list[LinkTime]] = defaultdict(list)
+    chosen = _by_link(tables).where(fn.col("group").isin([*names]) & worse)
+    ranked = chosen.withColumn("rank", fn.row_number().over(in_order))
+    found: dict[str, list[LinkTime]] = defaultdict(list)
     for row in ranked.where(fn.col("rank") <= WORST_OF_GROUP).orderBy("rank").collect():
         found[row["group"]].append(_link_time(row))
     return {group: tuple(links) for group, links in found.items()}
@@ -95,33 +93,23 @@ def _worst_of_groups(tables: ReportTables, names: Collection[str | None]) -> Map
 def _by_link(tables: ReportTables) -> DataFrame:
     """A row for each link; `share` is its availability."""
     return tables.availability("day").groupBy(*LINK).agg(
-        *report_tables.identity_aggregates(), *report_tables.time_columns(), _lag_critical(),
-        fn.sum("incidents").alias("incidents"), report_tables.availability_share().alias("share"),
+        *report_tables.identity_aggregates(), *report_tables.time_columns(),
+        fn.sum("lag_critical_seconds").cast("double").alias("lag_critical"),
+        fn.sum("incidents").alias("incidents"), availability_share().alias("share"),
     )  # fmt: skip
 
 
 def _link_time(row: Any) -> LinkTime:
-    return LinkTime(
-        report_tables.identity_of(row),
-        report_tables.time_spent_of(row),
-        row["incidents"] or 0,
-        _float_or_none(row["lag_critical"]),
-    )
+    identity, spent = report_tables.identity_of(row), report_tables.time_spent_of(row)
+    return LinkTime(identity, spent, row["incidents"] or 0, row["lag_critical"])
 
 
-def _lag_critical() -> Column:
-    """The seconds in which the lag was critical; null if that is unknown."""
-    return fn.sum("lag_critical_seconds").alias("lag_critical")
-
-
-def _float_or_none(value: Decimal | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def timelines(tables: ReportTables, links: Sequence[LinkTime], *, slots: int) -> tuple[model.Timeline, ...]:
+def timelines(
+    tables: ReportTables, links: Sequence[LinkTime], *, slots: int
+) -> dict[model.LinkIdentity, dict[int, TimeSpent]]:
     """The status of these links in each slot of the window: only as many values as are drawn."""
     if not links:
-        return ()
+        return {}
     within = tables.within
     length = within.end - within.start
     keys = [dict(zip(LINK, link.identity.key, strict=True)) for link in links]
@@ -145,13 +133,10 @@ def timelines(tables: ReportTables, links: Sequence[LinkTime], *, slots: int) ->
     for row in sums.collect():
         of_link = found.setdefault((row["group"], row["link"]), {})
         of_link.setdefault(row["slot"], {})[Bucket(row["bucket"])] = row["part"] / SECOND
-    return tuple(
-        model.Timeline(
-            link.identity,
-            {slot: TimeSpent(seconds) for slot, seconds in sorted(found.get(link.identity.key, {}).items())},
-        )
+    return {
+        link.identity: {slot: TimeSpent(seconds) for slot, seconds in sorted(found.get(link.identity.key, {}).items())}
         for link in links
-    )
+    }
 
 
 COLUMNS: Final = 31
@@ -212,7 +197,7 @@ def _heat_map(
     pairs = [dict(zip(names, key, strict=True)) for key in wanted]
     keys = literal_table(tables.spark, pairs, ", ".join(f"{name} string" for name in names))
     same = [rows[name].eqNullSafe(keys[f"wanted_{name}"]) for name in by]
-    percent = (100.0 * report_tables.availability_share()).alias("percent")
+    percent = (100.0 * availability_share()).alias("percent")
     found = rows.join(fn.broadcast(keys), same, "left_semi").groupBy(*by, "period").agg(percent)
     cells: dict[tuple[Any, ...], dict[int, float | None]] = defaultdict(dict)
     known: dict[int, bool] = defaultdict(bool)
@@ -232,33 +217,24 @@ def _by_period(tables: ReportTables, by_unit: str) -> tuple[DataFrame, Column]:
     return tables.availability("day"), fn.unix_micros(fn.to_utc_timestamp(local, str(tables.zone)))
 
 
-def objective_results(tables: ReportTables, *, most: int) -> model.ObjectiveResults:
-    rows = tables.slo()
-    return model.ObjectiveResults(_results(rows), _worst_budgets(rows, most=most))
+def objectives(tables: ReportTables) -> tuple[model.ObjectiveResult, ...]:
+    by = (fn.col("objective").alias("name"), "measured_by", "target_percent", fn.col("window_days").alias("days"))
 
-
-def _results(rows: DataFrame) -> tuple[model.ObjectiveResult, ...]:
     def whole(name: str) -> Column:
         return fn.sum(fn.col(name).cast("decimal(30,6)")).cast("double")
 
     bad_share = fn.try_divide(whole("bad"), whole("total"))
     allowed = 1 - fn.col("target_percent") / 100
-    found = rows.groupBy("objective", "measured_by", "target_percent", "window_days").agg(
+    found = tables.slo().groupBy(*by).agg(
         fn.count("consumed_percent").alias("links"),
-        fn.count_if(fn.col("consumed_percent") <= 100).alias("met"),
-        (100 - 100 * bad_share).alias("attained"),
-        bad_share.alias("bad_share"),
-        fn.count_if(_burning()).alias("burning"),
-        fn.max("seen_days").alias("seen_days"),
-        fn.avg("period_consumed_percent").alias("of_period"),
-    ).withColumn("consumed", 100 * fn.col("bad_share") / allowed)  # fmt: skip
-    return tuple(
-        model.ObjectiveResult(
-            row["objective"], row["measured_by"], row["target_percent"], row["window_days"], row["links"], row["met"],
-            row["attained"], row["consumed"], row["burning"], row["seen_days"] or 0.0, row["of_period"],
-        )
-        for row in found.orderBy("objective").collect()
+        fn.count_if(fn.col("consumed_percent") <= 100).alias("links_met"),
+        fn.count_if(_burning()).alias("links_burning"),
+        (100 - 100 * bad_share).alias("attained_percent"),
+        (100 * bad_share / allowed).alias("consumed_percent"),
+        fn.coalesce(fn.max("seen_days"), fn.lit(0.0)).alias("seen_days"),
+        fn.avg("period_consumed_percent").alias("period_consumed_percent"),
     )  # fmt: skip
+    return tuple(model.ObjectiveResult(**row.asDict()) for row in found.orderBy("name").collect())
 
 
 def _burning() -> Column:
@@ -266,10 +242,10 @@ def _burning() -> Column:
     return fn.coalesce(reduce(operator.or_, above), fn.lit(False))
 
 
-def _worst_budgets(rows: DataFrame, *, most: int) -> tuple[model.BudgetUse, ...]:
+def worst_budgets(tables: ReportTables, *, most: int) -> tuple[model.BudgetUse, ...]:
     columns = ("objective", "target_percent", "attained_percent", "consumed_percent")
     burns = [f"burn_{name}" for name in BURNS]
-    found = rows.where("consumed_percent > 0").select(*report_tables.identity_columns(), *columns, *burns)
+    found = tables.slo().where("consumed_percent > 0").select(*report_tables.identity_columns(), *columns, *burns)
     in_order = found.orderBy(fn.col("consumed_percent").desc(), *LINK, "objective").limit(most)
     return tuple(
         model.BudgetUse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.findings.model import BEHIND, Disruption, Failures, Incident, Outage
+from agent.pipeline.findings.model import BEHIND, Disruption, Failures, Incident
 from agent.pipeline.findings.report_tables import (
     IDENTITY,
     LONGEST,
@@ -37,10 +37,12 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
     by_outage = _by_outage(rows)
     repeated, degraded = _repeated(by_outage), _by_origin(_degraded(tables).unionByName(_behind(tables)))
     disruption_count = repeated.count() + degraded.count()
+    costliest = [*_costliest(repeated, *LINK, most=outages), *_costliest(degraded, *LINK, most=outages)]
+    costliest.sort(key=lambda one: (-one.seconds, one.span.start))
     return Failures(
         counts["incidents"], counts["open"], counts["shared"], counts["waited"],
-        _outages(by_outage, most=outages), _most_severe(rows, most=incidents), disruption_count,
-        _disruptions(repeated, degraded, most=outages),
+        tuple(sorted(_costliest(by_outage, "of", most=outages), key=lambda one: one.span.start)),
+        _most_severe(rows, most=incidents), disruption_count, tuple(costliest[:outages]),
     )  # fmt: skip
 
 
@@ -56,11 +58,14 @@ def _by_outage(rows: DataFrame) -> DataFrame:
     """The incidents of each outage."""
     return rows.groupBy("of").agg(
         *_first_link(),
+        fn.lit("down").alias("status"),
         fn.first("outage_scope").alias("scope"),
-        fn.first(fn.substring("outage_name", 1, LONGEST)).alias("outage_name"),
+        fn.first(fn.substring("outage_name", 1, LONGEST)).alias("disruption_name"),
         *_whole_span(),
         fn.count_distinct(*LINK).alias("links"),
-        fn.sum("down_seconds").alias("down"),
+        fn.lit(1).alias("times"),
+        fn.sum("down_seconds").alias("seconds"),
+        (fn.max("until") - fn.min("begin")).alias("longest"),
         fn.mode("reason", True).alias("reason"),
         fn.mode("error", True).alias("error"),
     )
@@ -68,16 +73,15 @@ def _by_outage(rows: DataFrame) -> DataFrame:
 
 def _repeated(by_outage: DataFrame) -> DataFrame:
     """Outages of the same links for the same reason, which are one line however often they came back."""
-    of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("outage_name"))
-    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason").agg(
+    of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("disruption_name"))
+    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason", "status").agg(
         *_first_link(),
-        fn.lit("down").alias("status"),
-        fn.first("outage_name").alias("disruption_name"),
+        fn.first("disruption_name").alias("disruption_name"),
         *_whole_span(),
         fn.max("links").alias("links"),
-        fn.count("of").alias("times"),
-        fn.sum("down").alias("seconds"),
-        fn.max(fn.col("until") - fn.col("begin")).alias("longest"),
+        fn.sum("times").alias("times"),
+        fn.sum("seconds").alias("seconds"),
+        fn.max("longest").alias("longest"),
         fn.mode("error", True).alias("error"),
     )  # fmt: skip
 
@@ -143,29 +147,15 @@ def _by_origin(by_link: DataFrame) -> DataFrame:
     )
 
 
-def _disruptions(*kinds: DataFrame, most: int) -> tuple[Disruption, ...]:
-    found = [
+def _costliest(found: DataFrame, *ties: str, most: int) -> list[Disruption]:
+    return [
         Disruption(
             row["status"], row["scope"], row["disruption_name"], identity_of(row), Bounds(row["begin"], row["until"]),
             row["open"], row["links"], row["times"], float(row["seconds"]), row["longest"] / SECOND, row["reason"],
             row["error"],
         )
-        for kind in kinds
-        for row in kind.orderBy(fn.col("seconds").desc(), "begin", *LINK).limit(most).collect()
+        for row in found.orderBy(fn.col("seconds").desc(), "begin", *ties).limit(most).collect()
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda one: (-one.seconds, one.span.start))[:most])
-
-
-def _outages(by_outage: DataFrame, *, most: int) -> tuple[Outage, ...]:
-    found = by_outage.orderBy(fn.col("down").desc(), "begin", "of").limit(most)
-    chosen = (
-        Outage(
-            row["scope"], row["outage_name"], identity_of(row), Bounds(row["begin"], row["until"]), row["open"],
-            row["links"], float(row["down"]), row["reason"], row["error"],
-        )
-        for row in found.collect()
-    )  # fmt: skip
-    return tuple(sorted(chosen, key=lambda outage: outage.span.start))
 
 
 def _most_severe(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.pipeline.schema import CELL, Bucket
+from agent.pipeline.schema import CELL, EXPECTED, Bucket
 from agent.pipeline.window import Bounds
 
 BEHIND: Final = "behind"
@@ -25,7 +25,7 @@ class TimeSpent:
     @property
     def availability(self) -> float | None:
         """Percent of the time in which messages should have flowed; None if there was none."""
-        flowing = self.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
+        flowing = self.of(*EXPECTED)
         return 100.0 * self.of(Bucket.UP) / flowing if flowing else None
 
     @property
@@ -93,7 +93,7 @@ class Fleet:
 class GroupTime:
     """All links of a group of agents."""
 
-    name: str | None
+    name: str
     links: int
     spent: TimeSpent
     incidents: int
@@ -112,25 +112,11 @@ class MessageCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
-    """Incidents that belong together, or a single one, of the link `identity`."""
-
-    scope: str | None
-    name: str | None
-    identity: LinkIdentity
-    span: Bounds
-    open: bool
-    links: int
-    down_seconds: float
-    reason: str | None
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Disruption:
-    """All outages, or all times `blocked` or `stalled`, of the same links for the same reason: `times` of them within
-    `span`. Without a scope it is of the link `identity`. `seconds` is the sum over links. Of links that were `behind`
-    only the hours are known, and `longest` is of all times of the link that was so for longest."""
+    """An outage: incidents that belong together, or a single one. Or all outages, or all times `blocked` or `stalled`,
+    of the same links for the same reason: `times` of them within `span`. Without a scope it is of the link `identity`.
+    `seconds` is the sum over links. Of links that were `behind` only the hours are known, and `longest` is of all times
+    of the link that was so for longest."""
 
     status: str
     scope: str | None
@@ -168,19 +154,11 @@ class Failures:
     open: int = 0
     shared: int = 0
     waited: int = 0
-    outages: tuple[Outage, ...] = ()
+    outages: tuple[Disruption, ...] = ()
     most_severe: tuple[Incident, ...] = ()
     disruption_count: int = 0
     disruptions: tuple[Disruption, ...] = ()
     """Those that cost most time first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The time of one link in each slot of the window, by the slot's number; in order, without slots without data."""
-
-    identity: LinkIdentity
-    slots: Mapping[int, TimeSpent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,20 +225,21 @@ class ClusterEdges:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """One objective, met or not by each link; `burning`: links that currently use up their budget too fast."""
+    """One objective, met or not by each link; `links_burning` currently use up their budget too fast. `summary.json`
+    has these fields."""
 
     name: str
     measured_by: str
-    target: float
+    target_percent: float
     days: int
     links: int
-    met: int
-    attained: float | None
-    consumed: float | None
-    burning: int
+    links_met: int
+    links_burning: int
+    attained_percent: float | None
+    consumed_percent: float | None
     seen_days: float
-    """The part of `days` that lies in the window, in days: `consumed` is of the budget of this time."""
-    of_period: float | None
+    """The part of `days` that lies in the window, in days: `consumed_percent` is of the budget of this time."""
+    period_consumed_percent: float | None
     """The percentage that is used of the budget of all its days; None for messages, whose number is not known
     before."""
 
@@ -275,12 +254,6 @@ class BudgetUse:
     attained: float | None
     consumed: float | None
     burns: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveResults:
-    results: tuple[ObjectiveResult, ...] = ()
-    worst: tuple[BudgetUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +276,8 @@ class MessageAccount:
 
 @dataclass(frozen=True, slots=True)
 class ReportFindings:
-    """Everything that the page and `summary.json` show. `worst` are the links with the least availability."""
+    """Everything that the page and `summary.json` show. `worst` are the links with the least availability, `budgets`
+    the uses of an objective's budget that are highest."""
 
     window: Bounds
     zone: str
@@ -312,17 +286,15 @@ class ReportFindings:
     worst: tuple[LinkTime, ...] = ()
     failures: Failures = field(default_factory=Failures)
     slots: int = 0
-    timelines: tuple[Timeline, ...] = ()
+    timelines: Mapping[LinkIdentity, Mapping[int, TimeSpent]] = field(default_factory=dict)
+    """The time in each slot of the window, by the slot's number: in order, without slots without data. The page refers
+    to a link's timeline wherever it names the link."""
     heat_maps: tuple[HeatMap, ...] = ()
     traffic: Traffic = field(default_factory=Traffic)
     edges: ClusterEdges = field(default_factory=ClusterEdges)
-    objectives: ObjectiveResults = field(default_factory=ObjectiveResults)
+    objectives: tuple[ObjectiveResult, ...] = ()
+    budgets: tuple[BudgetUse, ...] = ()
     link_filter: str = ""
     """The filter for the links that the findings are about; empty if they are about all."""
     groups: tuple[GroupTime, ...] = ()
     account: MessageAccount = field(default_factory=MessageAccount)
-
-    @property
-    def with_timeline(self) -> frozenset[LinkIdentity]:
-        """The links with a timeline; the page refers to it wherever it names them."""
-        return frozenset(timeline.identity for timeline in self.timelines)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from agent.pipeline import files
 from agent.pipeline.findings import availability, failures, traffic
-from agent.pipeline.findings.model import LinkTime, ObjectiveResult, Outage, ReportFindings, TimeSpent
+from agent.pipeline.findings.model import Disruption, LinkTime, ReportFindings, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
 from agent.pipeline.schema import LINK, Bucket
@@ -59,7 +59,7 @@ def publish(tables: ReportTables, lines: Mapping[str, int], *, with_csv: bool, r
 def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     """A bounded number of values, however many links there are and however long the window is."""
     spark, zone, link_filter = tables.spark, str(tables.zone), str(tables.link_filter)
-    whole, by_group, links, pairs, failed, flow, results, totals = in_parallel(
+    whole, by_group, links, pairs, failed, flow, (judged, budgets), totals = in_parallel(
         spark,
         lambda: availability.fleet(tables),
         lambda: availability.groups(tables, most=GROUPS_SHOWN),
@@ -67,7 +67,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: traffic.edges(tables, most=EDGES_SHOWN),
         lambda: failures.failures(tables, outages=OUTAGES_SHOWN, incidents=INCIDENTS_SHOWN),
         lambda: traffic.traffic(tables),
-        lambda: availability.objective_results(tables, most=BUDGETS_SHOWN),
+        lambda: (availability.objectives(tables), availability.worst_budgets(tables, most=BUDGETS_SHOWN)),
         lambda: traffic.account(tables),
     )
     if not whole.links:
@@ -79,8 +79,8 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: availability.heat_map_of_links(tables, links),
     )
     return ReportFindings(
-        tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, results,
-        link_filter, by_group, totals,
+        tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, judged,
+        budgets, link_filter, by_group, totals,
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def summary(findings: ReportFindings, *, run: str | None = None) -> dict[str, An
         "waited_messages": failed.waited,
         "transfer_seconds": asdict(findings.traffic.transfer),
         "lag_messages": asdict(findings.traffic.lag),
-        "objectives": [_objective(one) for one in findings.objectives.results],
+        "objectives": [asdict(one) for one in findings.objectives],
         "worst_links": [_link(link) for link in findings.worst if link.spent.was_unavailable][:LINKS_IN_SUMMARY],
         "worst_outages": [_outage(outage) for outage in failed.outages],
     }
@@ -121,28 +121,12 @@ def _time(spent: TimeSpent) -> dict[str, Any]:
     return {**seconds, "availability_percent": spent.availability}
 
 
-def _objective(one: ObjectiveResult) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "measured_by": one.measured_by,
-        "target_percent": one.target,
-        "days": one.days,
-        "links": one.links,
-        "links_met": one.met,
-        "links_burning": one.burning,
-        "attained_percent": one.attained,
-        "consumed_percent": one.consumed,
-        "seen_days": one.seen_days,
-        "period_consumed_percent": one.of_period,
-    }
-
-
 def _link(link: LinkTime) -> dict[str, Any]:
     counts = {"incidents": link.incidents, "lag_critical_seconds": link.lag_critical}
     return {**asdict(link.identity), **_time(link.spent), **counts}
 
 
-def _outage(outage: Outage) -> dict[str, Any]:
+def _outage(outage: Disruption) -> dict[str, Any]:
     """An outage that many links share has a scope; otherwise the failed link is named."""
     return {
         "scope": outage.scope,
@@ -151,7 +135,7 @@ def _outage(outage: Outage) -> dict[str, Any]:
         **_bounds(outage.span),
         "open": outage.open,
         "links": outage.links,
-        "down_seconds": outage.down_seconds,
+        "down_seconds": outage.seconds,
         "reason": outage.reason,
         "error": outage.error,
     }

@@ -35,23 +35,18 @@ class ReportTables:
     zone: ZoneInfo
     link_filter: LinkFilter = field(default_factory=LinkFilter)
 
-    def availability(self, period: str) -> DataFrame:
-        return self.available_in(self.within, period)
-
-    def available_in(self, within: Bounds, period: str) -> DataFrame:
-        start, end = fn.unix_micros("start"), fn.unix_micros("end")
-        inside = (fn.col("period") == period) & (start >= within.start) & (end <= within.end)
-        return self._of_days("availability", within).where(inside)
+    def availability(self, period: str, *, within: Bounds | None = None) -> DataFrame:
+        """The hours or days that are inside the window, or `within` other bounds."""
+        chosen = within or self.within
+        inside = (fn.unix_micros("start") >= chosen.start) & (fn.unix_micros("end") <= chosen.end)
+        return self._of_days("availability", chosen).where((fn.col("period") == period) & inside)
 
     def traffic(self) -> DataFrame:
         """Rows of five minutes, including those that the window cuts."""
-        start = fn.unix_micros("start")
-        inside = (start > self.within.start - CELL) & (start < self.within.end)
-        return self._of_days("traffic", self.within).where(inside)
+        return self._begun("traffic", since=self.within.start - CELL + 1)
 
     def incidents(self) -> DataFrame:
-        start = fn.unix_micros("start")
-        return self._of_days("incidents", self.within).where((start >= self.within.start) & (start < self.within.end))
+        return self._begun("incidents", since=self.within.start)
 
     def intervals(self) -> DataFrame:
         """The intervals that overlap the window, including those that began on a day before it."""
@@ -60,11 +55,14 @@ class ReportTables:
 
     def account(self) -> DataFrame:
         """The account by hour, inside the window: the tables may hold other dates."""
-        inside = (fn.unix_micros("start") >= self.within.start) & (fn.unix_micros("start") < self.within.end)
-        return self._of_days("account", self.within).where((fn.col("period") == "hour") & inside)
+        return self._begun("account", since=self.within.start).where(fn.col("period") == "hour")
 
     def slo(self) -> DataFrame:
         return self._table("slo").where(fn.col("date") == fn.lit(self._day(self.within.end - 1)))
+
+    def _begun(self, name: str, *, since: int) -> DataFrame:
+        start = fn.unix_micros("start")
+        return self._of_days(name, self.within).where((start >= since) & (start < self.within.end))
 
     def _of_days(self, name: str, within: Bounds) -> DataFrame:
         """Filters by `date`, which is a directory: days outside are not read."""
@@ -123,12 +121,6 @@ def identity_of(row: Any) -> LinkIdentity:
 def time_columns() -> list[Column]:
     """The sums of seconds in each bucket, from grouped rows of `availability`."""
     return [fn.sum(f"{bucket}_seconds").alias(bucket.value) for bucket in Bucket]
-
-
-def availability_share() -> Column:
-    """The share of the time in which messages should have flowed that was up; null if there was none."""
-    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
-    return fn.try_divide(fn.sum("up_seconds").cast("double"), flowing.cast("double"))
 
 
 def time_spent_of(row: Any) -> TimeSpent:

@@ -16,7 +16,6 @@ MOST_STEPS: Final = 120
 _MINUTE: Final = 60 * SECOND
 _STEPS: Final = tuple(_MINUTE * minutes for minutes in (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080))
 _COUNTS: Final = ("messages", "bytes", "redelivered", "dropped", "quarantined", "returned")
-_PARTS: Final = ("p50", "p95", "p99")
 
 
 def step_length(length: int) -> int:
@@ -33,20 +32,23 @@ def traffic(tables: ReportTables) -> model.Traffic:
     every = rows.agg(*sums, *_percentiles()).collect()[0]
     by_step = rows.groupBy("start_of_step").agg(fn.sum("messages").alias("messages"), *_percentiles())
     steps = (
-        model.TrafficStep(row["start_of_step"], row["messages"] or 0, _transfer(row), _lag(row))
+        model.TrafficStep(row["start_of_step"], row["messages"] or 0, *_percentiles_of(row))
         for row in by_step.orderBy("start_of_step").collect()
     )
     counts = model.MessageCounts(**{name: every[name] for name in _COUNTS})
-    return model.Traffic(step, counts, _transfer(every), _lag(every), tuple(steps))
+    return model.Traffic(step, counts, *_percentiles_of(every), tuple(steps))
 
 
 def _percentiles() -> list[Column]:
     """Transfer times of each link's five minutes are weighted by their messages; of lag, each link's peak counts
     once."""
-    return [
-        *(_weighted(f"transfer_{part}_seconds").alias(f"transfer_{part}") for part in _PARTS),
-        fn.percentile("peak_backlog", [0.5, 0.95, 0.99]).alias("lag"),
-    ]
+    transfer = fn.array(*(_weighted(f"transfer_{part}_seconds") for part in ("p50", "p95", "p99")))
+    return [transfer.alias("transfer"), fn.percentile("peak_backlog", [0.5, 0.95, 0.99]).alias("lag")]
+
+
+def _percentiles_of(row: Any) -> tuple[Percentiles, Percentiles]:
+    """Of transfer times, and of lag."""
+    return Percentiles(*row["transfer"]), Percentiles(*(row["lag"] or ()))
 
 
 def _weighted(name: str) -> Column:
@@ -54,14 +56,6 @@ def _weighted(name: str) -> Column:
     known = fn.when(fn.col(name).isNotNull() & (fn.col("messages") > 0), fn.col("messages"))
     product = fn.col(name).cast("decimal(18,9)") * known
     return fn.try_divide(fn.sum(product).cast("double"), fn.sum(known).cast("double"))
-
-
-def _transfer(row: Any) -> Percentiles:
-    return Percentiles(*(row[f"transfer_{part}"] for part in _PARTS))
-
-
-def _lag(row: Any) -> Percentiles:
-    return Percentiles(*(row["lag"] or ()))
 
 
 _ENDS = ("upstream_cluster", "cluster")

@@ -4,13 +4,13 @@ on wider screens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log10
 from typing import Final
 
-from agent.pipeline.findings.model import ClusterEdge, Percentiles, ReportFindings, Traffic
+from agent.pipeline.findings.model import ClusterEdge, Percentiles, ReportFindings
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import HARD, NOTHING, Calendar, count, duration, percent, plural, shorten
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
@@ -26,12 +26,7 @@ _TICKS: Final = 5
 _DASHES: Final = {"p50": None, "p95": "6 3", "p99": "1.5 3"}
 
 Show = Callable[[float], str]
-
-
-@dataclass(frozen=True, slots=True)
-class ChartLine:
-    name: str
-    points: Sequence[tuple[int, float | None]]
+Points = Sequence[tuple[int, float | None]]
 
 
 def charts(findings: ReportFindings, calendar: Calendar) -> Markup:
@@ -39,9 +34,9 @@ def charts(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not traffic.steps:
         return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
     minutes = duration(traffic.step / 1_000_000)
-    messages = [ChartLine("messages", [(one.start, float(one.messages)) for one in traffic.steps])]
-    transfer = [_line(part, [(one.start, one.transfer) for one in traffic.steps]) for part in _DASHES]
-    lag = [_line(part, [(one.start, one.lag) for one in traffic.steps]) for part in _DASHES]
+    messages = {"messages": [(one.start, float(one.messages)) for one in traffic.steps]}
+    transfer = {part: [(one.start, getattr(one.transfer, part)) for one in traffic.steps] for part in _DASHES}
+    lag = {part: [(one.start, getattr(one.lag, part)) for one in traffic.steps] for part in _DASHES}
     chart = partial(_chart, findings=findings, calendar=calendar)
     drawn = (
         chart(f"Messages in {minutes}", messages, count),
@@ -55,17 +50,13 @@ def charts(findings: ReportFindings, calendar: Calendar) -> Markup:
     return section("flow", "Messages, transfer times and lag", element("div", *drawn, class_="charts"), note=note)
 
 
-def _line(part: str, values: Sequence[tuple[int, Percentiles]]) -> ChartLine:
-    return ChartLine(part, [(start, getattr(percentiles, part)) for start, percentiles in values])
-
-
 def _short_duration(seconds: float) -> str:
     return f"{seconds * 1000:.3g}{HARD}ms" if 0 < seconds < 1 else duration(seconds) if seconds else "0"
 
 
 def _chart(
     title: str,
-    lines: Sequence[ChartLine],
+    lines: Mapping[str, Points],
     show: Show,
     *,
     findings: ReportFindings,
@@ -73,12 +64,12 @@ def _chart(
     percentiles: Percentiles | None = None,
 ) -> Markup:
     window = findings.window
-    scale = _Scale(window, _ceiling(max((value or 0.0 for line in lines for _, value in line.points), default=0.0)))
+    scale = _Scale(window, _ceiling(max(value or 0.0 for points in lines.values() for _, value in points)))
     drawing = element(
         "svg",
         *(_rule(scale, part, show) for part in (0.0, 0.5, 1.0)),
         *_times(scale, calendar),
-        *(path for line in lines for path in _paths(line, scale, findings.traffic)),
+        *(path for name, points in lines.items() for path in _paths(name, points, scale, findings.traffic.step)),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
         aria_label=title,
@@ -136,19 +127,19 @@ def _times(scale: _Scale, calendar: Calendar) -> Iterator[Markup]:
         yield element("text", name, x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
 
 
-def _paths(line: ChartLine, scale: _Scale, traffic: Traffic) -> Iterator[Markup]:
+def _paths(name: str, points: Points, scale: _Scale, step: int) -> Iterator[Markup]:
     """Periods without data are gaps; a single point is drawn with its duration."""
     runs: list[list[tuple[int, float]]] = [[]]
     last = None
-    for start, value in line.points:
-        if value is None or (last is not None and start - last > traffic.step):
+    for start, value in points:
+        if value is None or (last is not None and start - last > step):
             runs.append([])
         if value is not None:
             runs[-1].append((start, value))
         last = start
     for run in filter(None, runs):
-        path, dashes = _path(run, scale, traffic.step), _DASHES.get(line.name)
-        yield element("path", d=path, class_="line", data_part=line.name, stroke_dasharray=dashes)
+        path = _path(run, scale, step)
+        yield element("path", d=path, class_="line", data_part=name, stroke_dasharray=_DASHES.get(name))
 
 
 def _path(run: Sequence[tuple[int, float]], scale: _Scale, step: int) -> str:

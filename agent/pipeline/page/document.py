@@ -78,8 +78,8 @@ def _content(findings: ReportFindings, calendar: Calendar) -> tuple[Markup, ...]
         heat_maps(findings.heat_maps, calendar),
         charts(findings, calendar),
         graph(findings),
-        objectives(findings.objectives, findings.with_timeline),
-        incidents(findings.failures, calendar, findings.with_timeline),
+        objectives(findings),
+        incidents(findings, calendar),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from agent.pipeline.findings.model import LinkIdentity
+from agent.pipeline.findings.model import LinkIdentity, ReportFindings
 from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.window import Bounds, instant, micros
 
@@ -199,9 +199,10 @@ def anchor(identity: LinkIdentity) -> str:
     return f"link-{sha256(repr(identity.key).encode()).hexdigest()[:12]}"
 
 
-def linked(identity: LinkIdentity, drawn: Collection[LinkIdentity]) -> Markup:
+def linked(identity: LinkIdentity, findings: ReportFindings) -> Markup:
     """Leads to the link's timeline, if it has one."""
-    return element("a", link(identity), href=f"#{anchor(identity)}") if identity in drawn else link(identity)
+    is_drawn = identity in findings.timelines
+    return element("a", link(identity), href=f"#{anchor(identity)}") if is_drawn else link(identity)
 
 
 def why(reason: str | None, error: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -17,30 +17,30 @@ from agent.pipeline.window import Bounds
 _LINK_HEADS = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
 
 
-def links_table(label: str, links: Iterable[LinkTime], with_timeline: Collection[LinkIdentity]) -> Markup:
+def links_table(label: str, links: Iterable[LinkTime], findings: ReportFindings) -> Markup:
     """Links with a timeline lead to it. For how long the lag was critical is a column if it is known of any of them."""
     shown = [*links]
     if all(link.lag_critical is None for link in shown):
-        return table(label, _LINK_HEADS, (_link_row(link, with_timeline) for link in shown), class_="numbers")
+        return table(label, _LINK_HEADS, (_link_row(link, findings) for link in shown), class_="numbers")
     lags = (NOTHING if link.lag_critical is None else duration(link.lag_critical) for link in shown)
-    rows = ((*_link_row(link, with_timeline), lag) for link, lag in zip(shown, lags, strict=True))
+    rows = ((*_link_row(link, findings), lag) for link, lag in zip(shown, lags, strict=True))
     return table(label, (*_LINK_HEADS, "Lag critical"), rows, class_="numbers")
 
 
-def _link_row(link: LinkTime, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
+def _link_row(link: LinkTime, findings: ReportFindings) -> tuple[Child, ...]:
     spent = link.spent
     times = (duration(spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED, Bucket.UNKNOWN))
-    return formatting.linked(link.identity, with_timeline), percent(spent.availability), *times, count(link.incidents)
+    return formatting.linked(link.identity, findings), percent(spent.availability), *times, count(link.incidents)
 
 
 _GROUP_HEADS = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents", "Messages", "Worst link")
 _GROUP_NOTE = "The least available group first; down and degraded are link-hours. --group makes a page of one of them."
 
 
-def groups(compared: Sequence[model.GroupTime], with_timeline: Collection[LinkIdentity]) -> Markup:
-    rows = (_group_row(group, number) for number, group in enumerate(compared, 1))
+def groups(findings: ReportFindings) -> Markup:
+    rows = (_group_row(group, number) for number, group in enumerate(findings.groups, 1))
     beside = table("Groups of agents", _GROUP_HEADS, rows, class_="numbers")
-    each = (_group_section(group, number, with_timeline) for number, group in enumerate(compared, 1))
+    each = (_group_section(group, number, findings) for number, group in enumerate(findings.groups, 1))
     return section("groups", "Groups", beside, *each, note=_GROUP_NOTE)
 
 
@@ -52,12 +52,12 @@ def _group_row(group: model.GroupTime, number: int) -> tuple[Child, ...]:
     return name, percent(group.spent.availability), count(group.links), *times, *counts, worst
 
 
-def _group_section(group: model.GroupTime, number: int, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _group_section(group: model.GroupTime, number: int, findings: ReportFindings) -> Markup:
     key = _group_key(number)
     available = f"available {percent(group.spent.availability)} of the time"
     text = f"{plural(group.links, 'link')}, {available}, {plural(group.incidents, 'incident')}."
     links = (
-        links_table("Links of the group with the least availability", group.worst, with_timeline)
+        links_table("Links of the group with the least availability", group.worst, findings)
         if group.worst
         else nothing("All links of this group were fully available.")
     )
@@ -93,7 +93,7 @@ def timelines(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not findings.timelines:
         return section("timelines", "Timelines", nothing("No links."))
     spent = {link.identity: link.spent for link in findings.worst}
-    rows = [_timeline(one, percent(spent[one.identity].availability), findings, calendar) for one in findings.timelines]
+    rows = [_timeline(link, percent(spent[link].availability), findings, calendar) for link in findings.timelines]
     slot = duration(findings.window.seconds / findings.slots)
     note = f"The least available links first. Each mark is {slot}; half a mark at the top: worse for a part of it."
     rest = findings.fleet.links - len(rows)
@@ -111,20 +111,20 @@ def _legend() -> Markup:
     return element("ul", *items, class_="legend", aria_label="What marks mean")
 
 
-def _timeline(timeline: model.Timeline, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
-    bars = (bar for run in _runs(timeline) for bar in _bars(*run, findings, calendar))
-    spoken = f"{timeline.identity.name or timeline.identity.link}: {available} available"
+def _timeline(link: LinkIdentity, available: str, findings: ReportFindings, calendar: Calendar) -> Markup:
+    bars = (bar for run in _runs(findings.timelines[link]) for bar in _bars(*run, findings, calendar))
+    spoken = f"{link.name or link.link}: {available} available"
     box = f"0 0 {findings.slots} {_HEIGHT}"
     drawing = element("svg", *bars, viewBox=box, preserveAspectRatio="none", role="img", aria_label=spoken)
-    name = element("p", formatting.link(timeline.identity), class_="who")
+    name = element("p", formatting.link(link), class_="who")
     number = element("p", available, class_="number")
-    return element("div", name, number, drawing, class_="strip", id=formatting.anchor(timeline.identity))
+    return element("div", name, number, drawing, class_="strip", id=formatting.anchor(link))
 
 
-def _runs(timeline: model.Timeline) -> Iterator[tuple[int, int, Look]]:
+def _runs(slots: Mapping[int, model.TimeSpent]) -> Iterator[tuple[int, int, Look]]:
     """Adjacent slots that look the same are drawn as one."""
-    for look, slots in groupby(timeline.slots, key=lambda slot: _look(timeline.slots[slot])):
-        numbers = [*slots]
+    for look, run in groupby(slots, key=lambda slot: _look(slots[slot])):
+        numbers = [*run]
         yield numbers[0], numbers[-1] + 1, look
 
 

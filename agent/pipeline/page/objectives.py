@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
-from agent.pipeline.findings.model import BudgetUse, LinkIdentity, ObjectiveResult, ObjectiveResults
+from agent.pipeline.findings.model import BudgetUse, ObjectiveResult, ReportFindings
 from agent.pipeline.objectives import ALARMS
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, count, percent, plural
-from agent.pipeline.page.markup import Child, Markup, element, nothing, section, table
+from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
 
 _ALL: Final = ("Objective", "Links that meet it", "All together", "Budget used", "At risk now")
+_MOST: Final = "Links that used most of their budget"
 _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
 
 
-def objectives(results: ObjectiveResults, with_timeline: Collection[LinkIdentity]) -> Markup:
-    if not any(one.links for one in results.results):
+def objectives(findings: ReportFindings) -> Markup:
+    if not any(one.links for one in findings.objectives):
         return section("objectives", "Objectives", nothing("No data to evaluate objectives."))
-    each = table(
-        "Links that used most of their budget", _EACH, (_budget_row(one, with_timeline) for one in results.worst)
-    )
+    rows = (_budget_row(one, findings) for one in findings.budgets)
+    each = join(element("h3", _MOST), table(_MOST, _EACH, rows)) if findings.budgets else None
     note = (
         "Looking back from the end of the window, at most to its start; whether a link meets an objective is judged by "
         "the days seen. A burn rate of 1 uses the budget up exactly "
@@ -29,18 +28,17 @@ def objectives(results: ObjectiveResults, with_timeline: Collection[LinkIdentity
     return section(
         "objectives",
         "Objectives",
-        table("Objectives", _ALL, map(_result_row, results.results)),
-        element("h3", "Links that used most of their budget") if results.worst else None,
-        each if results.worst else nothing("No link has used any of its budget."),
+        table("Objectives", _ALL, map(_result_row, findings.objectives)),
+        each or nothing("No link has used any of its budget."),
         note=note,
     )
 
 
 def _result_row(one: ObjectiveResult) -> tuple[Child, ...]:
     promise = "of the time up" if one.measured_by == "time" else "of messages in time"
-    text = element("span", formatting.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
-    kept = element("b", f"{count(one.met)} of {count(one.links)}")
-    return text, kept, percent(one.attained), _budget(one), count(one.burning)
+    text = element("span", formatting.name(one.name), f" ({one.target_percent:g} % {promise}, {_days(one)})")
+    kept = element("b", f"{count(one.links_met)} of {count(one.links)}")
+    return text, kept, percent(one.attained_percent), _budget(one), count(one.links_burning)
 
 
 def _days(one: ObjectiveResult) -> str:
@@ -51,15 +49,15 @@ def _days(one: ObjectiveResult) -> str:
 
 def _budget(one: ObjectiveResult) -> Markup:
     """After a few hours of a month, the share of those hours' budget alone says nothing about the month."""
-    if one.seen_days >= one.days or one.of_period is None:
-        return _used(one.consumed)
-    return element("span", _used(one.of_period), f" of {plural(one.days, 'day')}")
+    if one.seen_days >= one.days or one.period_consumed_percent is None:
+        return _used(one.consumed_percent)
+    return element("span", _used(one.period_consumed_percent), f" of {plural(one.days, 'day')}")
 
 
-def _budget_row(one: BudgetUse, with_timeline: Collection[LinkIdentity]) -> tuple[Child, ...]:
+def _budget_row(one: BudgetUse, findings: ReportFindings) -> tuple[Child, ...]:
     pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in ALARMS)
     target = element("span", formatting.name(one.objective), f" ({one.target:g} %)")
-    return formatting.linked(one.identity, with_timeline), target, percent(one.attained), _used(one.consumed), *pairs
+    return formatting.linked(one.identity, findings), target, percent(one.attained), _used(one.consumed), *pairs
 
 
 def _used(consumed: float | None) -> Markup:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from agent.pipeline.findings import model
-from agent.pipeline.findings.model import Disruption, LinkIdentity, ReportFindings
+from agent.pipeline.findings.model import Disruption, ReportFindings
 from agent.pipeline.page import formatting
 from agent.pipeline.page.formatting import NOTHING, Calendar, count, duration, percent, plural
 from agent.pipeline.page.links import groups, links_table
 from agent.pipeline.page.markup import Child, Markup, element, join, nothing, section, table
-from agent.pipeline.schema import Bucket
+from agent.pipeline.schema import EXPECTED, Bucket
 from agent.pipeline.window import Bounds
 
 DISRUPTIONS_SHOWN = 8
@@ -18,31 +18,28 @@ LINKS_SHOWN = 10
 _SAME = 0.0005
 """In percent: less counts as no change."""
 
-_FigureText = tuple[str, str, str, Bucket | None]
-"""Title, value, what the value is, and the bucket whose colour it has."""
-
 
 def overview(findings: ReportFindings, calendar: Calendar) -> Markup:
     verdicts = _verdict(findings), _accounted(findings.account), _lagging(findings.fleet.lag)
-    figures = element("dl", *(_figure(*figure) for figure in _figure_texts(findings)), class_="figures")
+    figures = element("dl", *_figures(findings), class_="figures")
     return join(
         element("div", *verdicts, _headline(findings), figures, class_="overview"),
         _outages(findings, calendar),
-        groups(findings.groups, findings.with_timeline) if len(findings.groups) > 1 else None,
+        groups(findings) if len(findings.groups) > 1 else None,
         _worst(findings),
     )
 
 
 def _verdict(findings: ReportFindings) -> Markup | None:
     """The answer for those who read no further: if the objective was met, and if it was better before."""
-    judged = [one for one in findings.objectives.results if one.measured_by == "time" and one.attained is not None]
+    judged = [one for one in findings.objectives if one.measured_by == "time" and one.attained_percent is not None]
     if not judged:
         return None
-    one = min(judged, key=lambda one: (one.attained or 0.0) - one.target)
-    attained, before = one.attained or 0.0, _before(findings.fleet)
-    verdict = "met" if attained >= one.target else "missed"
-    links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
-    text = f"Objective of {one.target:g}{formatting.HARD}% {verdict} with {percent(attained)}"
+    one = min(judged, key=lambda one: (one.attained_percent or 0.0) - one.target_percent)
+    attained, before = one.attained_percent or 0.0, _before(findings.fleet)
+    verdict = "met" if attained >= one.target_percent else "missed"
+    links = f"{count(one.links_met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
+    text = f"Objective of {one.target_percent:g}{formatting.HARD}% {verdict} with {percent(attained)}"
     parts = "; ".join(filter(None, (text, links, before)))
     return element("p", f"{parts}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
 
@@ -135,35 +132,36 @@ def _held(fleet: model.Fleet, window: Bounds) -> str:
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
 
 
-def _figure(title: str, value: str, more: str, bucket: Bucket | None) -> Markup:
+def _figure(title: str, value: str, more: str, bucket: Bucket | None = None) -> Markup:
+    """A number, what it is, and the bucket whose colour it has."""
     shown = element("dd", more, class_="more") if more else None
     return element("div", element("dt", title), element("dd", value, class_="figure"), shown, data_bucket=bucket)
 
 
-def _figure_texts(findings: ReportFindings) -> Iterator[_FigureText]:
+def _figures(findings: ReportFindings) -> Iterator[Markup]:
     spent, failed, counts = findings.fleet.spent, findings.failures, findings.traffic.counts
     down, degraded = spent.of(Bucket.DOWN), spent.of(Bucket.DEGRADED)
-    flowing = spent.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
     for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
-        more = f"link-hours, {formatting.share(seconds, flowing)} of the time"
-        yield title, formatting.link_hours(seconds), more, bucket if seconds else None
+        more = f"link-hours, {formatting.share(seconds, spent.of(*EXPECTED))} of the time"
+        yield _figure(title, formatting.link_hours(seconds), more, bucket if seconds else None)
     if (behind := findings.fleet.lag.seconds) is not None:
         more = "link-hours further behind than lag-critical"
-        yield "Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None
+        yield _figure("Lag critical", formatting.link_hours(behind), more, Bucket.DEGRADED if behind else None)
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
-    yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
-    yield "Messages", count(counts.messages), f"{count(counts.bytes)} bytes forwarded", None
+    yield _figure("Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))))
+    yield _figure("Messages", count(counts.messages), f"{count(counts.bytes)} bytes forwarded")
     waited = f"{formatting.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
-    yield "Delayed", count(failed.waited), waited, None
+    yield _figure("Delayed", count(failed.waited), waited)
     quarantined = Bucket.DEGRADED if counts.quarantined else None
-    yield "Quarantined", count(counts.quarantined), "messages to look after", quarantined
-    yield "Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss", None
-    if judged := [objective for objective in findings.objectives.results if objective.links]:
-        links, met = sum(one.links for one in judged), sum(one.met for one in judged)
-        burning = sum(one.burning for one in judged)
+    yield _figure("Quarantined", count(counts.quarantined), "messages to look after", quarantined)
+    yield _figure("Stopped by max-hops", count(counts.dropped), "messages not sent on to where they had been: no loss")
+    if judged := [objective for objective in findings.objectives if objective.links]:
+        links, met = sum(one.links for one in judged), sum(one.links_met for one in judged)
+        burning = sum(one.links_burning for one in judged)
         more = f"{plural(burning, 'link')} at risk now" if burning else "of links with objectives"
-        yield "Objectives kept", f"{count(met)} of {count(links)}", more, Bucket.UP if met == links else Bucket.DOWN
+        kept = Bucket.UP if met == links else Bucket.DOWN
+        yield _figure("Objectives kept", f"{count(met)} of {count(links)}", more, kept)
 
 
 def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:
@@ -171,23 +169,23 @@ def _outages(findings: ReportFindings, calendar: Calendar) -> Markup:
     if not shown:
         return section("outages", "What happened", nothing("No link failed, and none was blocked, in this period."))
     rest = findings.failures.disruption_count - len(shown)
-    items = [element("li", _sentence(disruption, calendar, findings.with_timeline)) for disruption in shown]
+    items = [element("li", _sentence(disruption, calendar, findings)) for disruption in shown]
     more = element("p", f"{plural(rest, 'lesser cause')} of trouble omitted.", class_="muted") if rest > 0 else None
     note = "What cost most time first; repeats for the same reason are one line."
     return section("outages", "What happened", element("ul", *items, class_="outages"), more, note=note)
 
 
-def _sentence(disruption: Disruption, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _sentence(disruption: Disruption, calendar: Calendar, findings: ReportFindings) -> Markup:
     """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down for 29 min, connection refused.`"""
     when = f"{calendar.span(disruption.span)} {calendar.at(disruption.span.start):%Z}"
     if disruption.open:
         when = f"since {calendar.day_and_time(disruption.span.start)} {calendar.at(disruption.span.start):%Z}, not over"
     if disruption.status == model.BEHIND:
         text = f" further behind than lag-critical for {_in_all(disruption.seconds, disruption.links)} in all."
-        return join(element("b", when), ": ", _who(disruption, with_timeline), text)
+        return join(element("b", when), ": ", _who(disruption, findings), text)
     how_long, cause = _for_how_long(disruption), formatting.why(disruption.reason, disruption.error)
     text = f" {disruption.status} {how_long}, "
-    return join(element("b", when), ": ", _who(disruption, with_timeline), text, element("bdi", cause), ".")
+    return join(element("b", when), ": ", _who(disruption, findings), text, element("bdi", cause), ".")
 
 
 def _for_how_long(disruption: Disruption) -> str:
@@ -201,9 +199,9 @@ def _in_all(seconds: float, links: int) -> str:
     return f"{formatting.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
 
 
-def _who(disruption: Disruption, with_timeline: Collection[LinkIdentity]) -> Markup:
+def _who(disruption: Disruption, findings: ReportFindings) -> Markup:
     if disruption.scope is None:
-        return formatting.linked(disruption.identity, with_timeline)
+        return formatting.linked(disruption.identity, findings)
     of = "to upstream" if disruption.scope == "upstream" else "of agent"
     return join(f"{plural(disruption.links, 'link')} {of} ", formatting.name(disruption.name))
 
@@ -212,30 +210,29 @@ def _worst(findings: ReportFindings) -> Markup:
     worse = [link for link in findings.worst[:LINKS_SHOWN] if link.spent.was_unavailable or link.lag_critical]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
-    shown = links_table("Links with the least availability", worse, findings.with_timeline)
+    shown = links_table("Links with the least availability", worse, findings)
     return section("worst", "Worst links", shown)
 
 
-def incidents(failures: model.Failures, calendar: Calendar, with_timeline: Collection[LinkIdentity]) -> Markup:
-    if not failures.most_severe:
+def incidents(findings: ReportFindings, calendar: Calendar) -> Markup:
+    shown = findings.failures.most_severe
+    if not shown:
         return section("incidents", "Incidents", nothing("No incidents."))
-    rest = failures.incidents - len(failures.most_severe)
+    rest = findings.failures.incidents - len(shown)
     more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
-    rows = (_incident_row(incident, calendar, with_timeline) for incident in failures.most_severe)
+    rows = (_incident_row(incident, calendar, findings) for incident in shown)
     content = table("Incidents", ("When", "Link", "Down", "Why", "Waited"), rows, class_="incidents")
     note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
     return section("incidents", "Incidents", content, note=note)
 
 
-def _incident_row(
-    incident: model.Incident, calendar: Calendar, with_timeline: Collection[LinkIdentity]
-) -> tuple[Child, ...]:
+def _incident_row(incident: model.Incident, calendar: Calendar, findings: ReportFindings) -> tuple[Child, ...]:
     open_ = element("span", " not over", class_="beside") if incident.open else None
     flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
     waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)
     return (
         element("span", calendar.span(incident.span), open_),
-        element("span", formatting.linked(incident.identity, with_timeline)),
+        element("span", formatting.linked(incident.identity, findings)),
         f"{duration(incident.down_seconds)}{flaps}",
         element("bdi", formatting.why(incident.reason, incident.error)),
         waited,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import SCHEMA
 from agent.pipeline.schema import CELL, DAY, MISSED_HEARTBEATS, NAMELESS
@@ -17,8 +17,7 @@ COMPACT_FROM: Final = 8  # batches; so a line is written again once for each fac
 COMPACT_TO: Final = 4_000_000  # kept lines of one batch
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class InputFile:
+class InputFile(NamedTuple):
     """A file that has changed counts as another one; `modified` is in microseconds."""
 
     path: str
@@ -111,12 +110,13 @@ class Ledger:
 
     def stale(self, present: frozenset[InputFile]) -> tuple[Batch, ...]:
         """Batches with a file that was rewritten, or incomplete when it was read, or with lines of a schema that an
-        earlier version of this program rejected."""
-        paths = {file.path for file in present - self.files}
+        earlier version of this program rejected; only those of which all files still exist, possibly rewritten."""
+        existing, changed = ({file.path for file in files} for files in (present, present - self.files))
 
         def is_stale(batch: Batch) -> bool:
+            paths = {file.path for file in batch.files}
             was_rejected = batch.schema < SCHEMA and batch.content.later_schema > 0
-            return was_rejected or any(file.path in paths for file in batch.files)
+            return (was_rejected or not paths.isdisjoint(changed)) and paths <= existing
 
         return tuple(filter(is_stale, self.batches))
 
@@ -202,7 +202,7 @@ class Ledger:
                 "number": batch.number,
                 "schema": batch.schema,
                 "content": asdict(batch.content),
-                "files": [[file.path, file.length, file.modified] for file in sorted(batch.files)],
+                "files": sorted(batch.files),
             }
             for batch in self.batches
         ]

@@ -47,11 +47,12 @@ def _holds_several() -> Column:
 def checked(lines: DataFrame, *, file: Column) -> DataFrame:
     """Adds `why`: null for an accepted line, else why it is rejected; and selects the columns that tables need."""
     rejected = fn.col("why").isNotNull()
+    known = fn.to_json(fn.struct("schema", "type", "ts", "seq", "agent", "link", "status"))
     # Computed once and referenced by name: otherwise Spark would parse the expression again in each column.
     return lines.withColumns({"why": _why(), "file": file}).select(
         "why",
         # Other programs refuse a table with bytes that are no UTF-8.
-        fn.when(rejected, fn.coalesce(fn.make_valid_utf8("broken"), _what_is_known())).alias("line"),
+        fn.when(rejected, fn.coalesce(fn.make_valid_utf8("broken"), known)).alias("line"),
         fn.when(rejected, fn.col("file")).alias("file"),
         fn.when(rejected, fn.col("schema")).alias("schema"),
         # An agent that has just started may not know its group: its later lines show it, in any file.
@@ -94,7 +95,3 @@ def _why() -> Column:
         .when(~fn.coalesce(complete, fn.lit(False)), INCOMPLETE)
         .when((fn.col("ts") < fn.lit(EARLIEST)) | (fn.col("ts") > tomorrow), UNTIMELY)
     )
-
-
-def _what_is_known() -> Column:
-    return fn.to_json(fn.struct("schema", "type", "ts", "seq", "agent", "link", "status"))

@@ -49,7 +49,7 @@ class Store:
         begin_step(self.spark, READ)
         present = finished_files(self.spark, self._roots)
         new = present - self.ledger.files
-        gone = [batch for batch in self.ledger.stale(present) if _still_exists(batch, present)]
+        gone = [*self.ledger.stale(present)]
         if not new and not gone and self.ledger.batches:
             return
         batch = self._read(new.union(*(batch.files & present for batch in gone)))
@@ -184,12 +184,6 @@ def _content() -> list[Column]:
 
 def _day_of_entry(name: str) -> int:
     return int(name.removeprefix("day=")) if name.startswith("day=") else -1
-
-
-def _still_exists(batch: Batch, present: frozenset[InputFile]) -> bool:
-    """True if all files of a batch exist, possibly rewritten."""
-    paths = {file.path for file in present}
-    return all(file.path in paths for file in batch.files)
 
 
 def _extents(lines: DataFrame) -> DataFrame:

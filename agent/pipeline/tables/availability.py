@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import EXPECTED, LINK, Bucket
-from agent.pipeline.window import Bounds, seconds, split_by_hour, with_hour
+from agent.pipeline.window import Bounds, by_hour_and_day, seconds, split_by_hour, with_hour
 
 _BUCKETS = tuple(bucket.value for bucket in Bucket)
 
@@ -25,8 +25,12 @@ def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within
         # Null if nothing is known of the lag.
         fn.sum(fn.when(critical, fn.col("part")).when(~critical, 0)).alias("lag_critical"),
     )
-    both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
-    return _finished(both, _incidents_by_period(failures, hours))
+    spent = by_hour_and_day(by_hour).groupBy(*LINK, "day", "hour").agg(
+        fn.min("hour_start").alias("start"),
+        fn.max("hour_end").alias("end"),
+        *(fn.sum(name).alias(name) for name in (*_BUCKETS, "transitions", "lag_critical")),
+    )  # fmt: skip
+    return _finished(spent, _incidents_by_period(failures, hours))
 
 
 def _lags(found: DataFrame) -> DataFrame:
@@ -35,24 +39,11 @@ def _lags(found: DataFrame) -> DataFrame:
     return expected.select(*LINK, fn.inline("lags"))
 
 
-def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
-    sums = by_hour.groupBy(*LINK, "day", *key).agg(
-        fn.lit(period).alias("period"),
-        fn.min("hour_start").alias("start"),
-        fn.max("hour_end").alias("end"),
-        *(fn.sum(name).alias(name) for name in (*_BUCKETS, "transitions", "lag_critical")),
-    )
-    return sums.drop(*key)
-
-
 def _incidents_by_period(failures: DataFrame, hours: DataFrame) -> DataFrame:
     """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
     begun = with_hour(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
-    placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
-    both = placed.withColumn("period", fn.lit("hour")).unionByName(
-        placed.withColumns({"period": fn.lit("day"), "hour_start": fn.lit(None).cast("bigint")})
-    )
-    return both.groupBy(*LINK, "day", "period", "hour_start").agg(
+    periods = by_hour_and_day(begun).groupBy(*LINK, "day", "hour")
+    return periods.agg(
         fn.count("lasted").alias("incidents"),
         fn.expr("sum(lasted) filter (where not open)").alias("repair"),
         fn.count_if(~fn.col("open")).alias("repaired"),
@@ -63,17 +54,16 @@ def _incidents_by_period(failures: DataFrame, hours: DataFrame) -> DataFrame:
 
 
 def _finished(spent: DataFrame, failed: DataFrame) -> DataFrame:
-    ours = spent.withColumn("hour_start", fn.when(fn.col("period") == "hour", fn.col("start")))
-    same = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
-    joined = ours.join(failed, same, "left").select(
-        *(ours[name] for name in ours.columns),
+    same = [spent[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "hour")]
+    joined = spent.join(failed, same, "left").select(
+        *(spent[name] for name in spent.columns),
         *(failed[name] for name in ("incidents", "repair", "repaired", "median", "p90", "longest")),
     )
     flowing = fn.col("up") + fn.col("degraded") + fn.col("down")
     whole = fn.col("end") - fn.col("start")
     return joined.select(
         *LINK,
-        "period",
+        fn.when(fn.col("hour").isNull(), "day").otherwise("hour").alias("period"),
         fn.timestamp_micros("start").alias("start"),
         fn.timestamp_micros("end").alias("end"),
         *(seconds(fn.col(bucket.value)).alias(f"{bucket}_seconds") for bucket in Bucket),
@@ -97,6 +87,13 @@ def percent(part: Column, whole: Column) -> Column:
     return fn.when(whole > 0, part / whole * 100.0)
 
 
+def availability_share() -> Column:
+    """From rows of the table: the share of the time in which messages should have flowed that was up; null if there was
+    none. A sum of decimals is the same in any order; a sum of doubles is not."""
+    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
+    return fn.try_divide(fn.sum("up_seconds").cast("double"), flowing.cast("double"))
+
+
 def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
     """The pairs of clusters, from the finished tables `availability` and `traffic`; a link without known availability
     is never the worst."""
@@ -104,13 +101,11 @@ def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
     moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
     days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")
     own = fn.col("availability_percent")
-    # A sum of decimals is the same in any order; a sum of doubles is not.
-    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
     return days.groupBy(*ends).agg(
         fn.count("link").alias("links"),
         fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages"),
         fn.coalesce(fn.sum("bytes"), fn.lit(0)).alias("bytes"),
-        percent(fn.sum("up_seconds").cast("double"), flowing.cast("double")).alias("availability_percent"),
+        (100.0 * availability_share()).alias("availability_percent"),
         fn.min_by("link", fn.when(own.isNotNull(), fn.struct(own, "group", "link"))).alias("worst_link"),
         fn.min(own).alias("worst_link_availability_percent"),
     )

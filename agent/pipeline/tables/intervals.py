@@ -1,19 +1,27 @@
 """From reports to intervals: how long each report of an agent on a link is valid, and, of all reports together, exactly
-one status of the link at each instant of the window.
+one status of the link at each instant of the window. From intervals to incidents: outages of links, and their grouping
+into one outage of something that the links share.
 """
 
 from __future__ import annotations
-
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import EventType
-from agent.pipeline.schema import BUCKETS, CELL, LINK, LINK_ATTRIBUTES, MISSED_HEARTBEATS, USUAL_INTERVAL, Bucket
+from agent.pipeline.schema import (
+    BUCKETS,
+    CELL,
+    LINK,
+    LINK_ATTRIBUTES,
+    MISSED_HEARTBEATS,
+    REPORTER,
+    SECOND,
+    USUAL_INTERVAL,
+    Bucket,
+)
 from agent.pipeline.window import Bounds
 
-_REPORTER = ("group", "link", "agent")
 _REPORTED = ("agent", "reason", "error", "backlog")
 _LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
 """Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
@@ -22,7 +30,7 @@ critical: three sums for each status would be three times as many columns."""
 
 def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
-    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    ordered = Window.partitionBy(*REPORTER).orderBy("ts", "seq")
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
@@ -49,7 +57,7 @@ def _patience() -> Column:
 
 def _joined_reports(reported: DataFrame) -> DataFrame:
     """Combines lines that report the same, with no gap between them."""
-    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    ordered = Window.partitionBy(*REPORTER).orderBy("ts", "seq")
     before = fn.lag(fn.struct("valid_until", "status", "lag_is_critical")).over(ordered)
     same = fn.col("before")["status"] == fn.col("status")
     same &= fn.col("before")["lag_is_critical"].eqNullSafe(fn.col("lag_is_critical"))
@@ -57,14 +65,14 @@ def _joined_reports(reported: DataFrame) -> DataFrame:
     return (
         reported.withColumn("before", before)
         .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
-        .groupBy(*_REPORTER, "stretch", "status", "lag_is_critical")
+        .groupBy(*REPORTER, "stretch", "status", "lag_is_critical")
         .agg(
             fn.min("ts").alias("start"),
             fn.max("valid_until").alias("end"),
             fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
-        .select(*_REPORTER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
+        .select(*REPORTER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
     )
 
 
@@ -85,9 +93,9 @@ def intervals(reports: DataFrame, links: DataFrame, within: Bounds) -> DataFrame
         | {"end": fn.lead("at").over(by_time)}
     )
     counts = {name: fn.col(f"{name}_count") for name in BUCKETS}
-    status = _first([(counts[name] > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
-    reported = _first([(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
-    best = _first([(counts[name] > 0, counts[name]) for name in BUCKETS], fn.lit(0))
+    status = fn.coalesce(*(fn.when(counts[name] > 0, name) for name in BUCKETS), fn.lit("unknown"))
+    reported = fn.coalesce(*(fn.when(counts[name] > 0, fn.col(f"{name}_reported")) for name in BUCKETS))
+    best = fn.coalesce(*(fn.when(counts[name] > 0, counts[name]) for name in BUCKETS), fn.lit(0))
     critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
     found = (status.alias("status"), reported.alias("reported"), critical.alias("critical"))
     pieces = states.where(fn.col("end").isNotNull()).select(*LINK, fn.col("at").alias("start"), "end", *found)
@@ -118,16 +126,12 @@ def _change(status: str) -> Column:
     return fn.sum(fn.when(fn.col("status") == status, fn.col("change") * weight).otherwise(0))
 
 
-def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
-    return reduce(lambda rest, case: fn.when(case[0], case[1]).otherwise(rest), reversed(cases), otherwise)
-
-
 def _merged_pieces(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
     known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
-    cases = [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()]
-    bucket = _first(cases, fn.lit(Bucket.UNKNOWN))
+    buckets = (fn.when(fn.col("status") == name, bucket.value) for name, bucket in BUCKETS.items())
+    bucket = fn.coalesce(*buckets, fn.lit(Bucket.UNKNOWN.value))
     details = ("reported.agent", "reported.reason", "reported.error")
     return (
         pieces.withColumn("changed", changed.cast("int"))
@@ -142,3 +146,80 @@ def _merged_pieces(pieces: DataFrame) -> DataFrame:
         )
         .select(*LINK, "start", "end", bucket.alias("bucket"), "status", *details, "backlog", "lags")
     )
+
+
+SIMULTANEOUS = 60 * SECOND
+"""Links that fail within this of each other may have failed together."""
+MANY = 3
+"""This many links are no coincidence."""
+
+
+def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
+    """Outages, each from a failure until the link is no longer down; those with at most `merge_gap` between them are
+    one outage. A start that succeeds at once is no failure: it neither begins an outage nor continues one."""
+    by_time = Window.partitionBy(*LINK).orderBy("start")
+    down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
+    failed = fn.col("status").isin("backoff", "invalid")
+
+    def latest(value: str, condition: Column) -> Column:
+        return fn.coalesce(fn.last(fn.when(condition, fn.col(value)), ignorenulls=True).over(by_time), fn.lit(-1))
+
+    moments = {"failed": latest("start", failed), "well": latest("start", ~down), "flowed": latest("end", flowed)}
+    gap = fn.col("start") - fn.col("ended")
+    return (
+        found.withColumns(moments)
+        .where(down & (fn.col("failed") > fn.col("well")))
+        .withColumn("ended", fn.lag("end").over(by_time))
+        .withColumn("number", fn.sum(fn.coalesce(gap > merge_gap, fn.lit(True)).cast("int")).over(by_time))
+        .groupBy(*LINK, "number")
+        .agg(
+            fn.min("start").alias("start"),
+            fn.max("end").alias("end"),
+            fn.sum(fn.col("end") - fn.col("start")).alias("down"),
+            # Attempts follow each other without a gap; a flap is a link that was up in between.
+            fn.count_if((fn.col("flowed") > fn.col("ended")) & (gap <= merge_gap)).alias("flaps"),
+            fn.min_by(fn.struct("status", "reason", "error", "agent"), "start").alias("details"),
+            fn.max("backlog").alias("peak_backlog"),
+        )
+    )
+
+
+def incidents(down: DataFrame, within: Bounds) -> DataFrame:
+    return down.select(
+        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "details.*", "peak_backlog"
+    )
+
+
+def with_outages(found: DataFrame, links: DataFrame) -> DataFrame:
+    """Adds the attributes of each link, and the outage it was part of if many links failed together."""
+    named = found.join(links, [*LINK], "left").withColumns(
+        {"of_upstream": fn.coalesce("upstream_cluster", "uri"), "of_agent": fn.concat_ws("/", "group", "agent")}
+    )
+    marked = _with_simultaneous(_with_simultaneous(named, "of_upstream"), "of_agent")
+    by_upstream = (fn.col("of_upstream_links") >= MANY) & (fn.col("of_upstream_links") >= fn.col("of_agent_links"))
+    by_agent = fn.col("of_agent_links") >= MANY
+
+    def either(of_upstream: Column, of_agent: Column) -> Column:
+        return fn.when(by_upstream, of_upstream).when(by_agent, of_agent)
+
+    return marked.withColumns(
+        {
+            "outage_scope": either(fn.lit("upstream"), fn.lit("agent")),
+            "outage_name": either(fn.col("of_upstream"), fn.col("of_agent")),
+            "outage_links": either(fn.col("of_upstream_links"), fn.col("of_agent_links")),
+            "outage": either(fn.col("of_upstream_id"), fn.col("of_agent_id")),
+        }
+    )
+
+
+def _with_simultaneous(found: DataFrame, by: str) -> DataFrame:
+    """Adds the number of links that share `by` and failed at about the same time, and an id."""
+    by_time = Window.partitionBy(by).orderBy("start", *LINK)
+    apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > SIMULTANEOUS, fn.lit(True))
+    numbered = found.withColumn("apart", apart.cast("int")).withColumn("wave", fn.sum("apart").over(by_time))
+    wave = Window.partitionBy(by, "wave")
+    many = fn.size(fn.collect_set(fn.struct(*LINK)).over(wave)).cast("bigint")
+    named = fn.lower(fn.hex(fn.xxhash64(fn.lit(by), fn.col(by), fn.min("start").over(wave))))
+    return numbered.withColumns(
+        {f"{by}_links": fn.when(fn.col(by).isNotNull(), many).otherwise(0), f"{by}_id": named}
+    ).drop("apart", "wave")

@@ -1,17 +1,19 @@
-"""The traffic of a link in intervals of five minutes, from the increase of its counters."""
+"""The traffic of a link in intervals of five minutes, from the increase of its counters. And the account of every
+message that it took, by hour and by day, where what doesn't add up is a column of its own; if the upstream's HTTP API
+is known, also of every message that entered the link's queue.
+"""
 
 from __future__ import annotations
 
 import operator
+from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.reading.thinning import measured
-from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
-from agent.pipeline.window import Bounds, with_hour
-
-_REPORTER = ("group", "link", "agent")
+from agent.pipeline.schema import CELL, COUNTERS, LINK, REPORTER, SECOND, UPSTREAM_COUNTERS
+from agent.pipeline.window import Bounds, by_hour_and_day, with_hour
 
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
@@ -25,14 +27,14 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
         fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
         fn.max("cell_backlog").alias("backlog"),
     )  # fmt: skip
-    opening = epochs.groupBy(*_REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
+    opening = epochs.groupBy(*REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
     open_at_first = opening.agg(fn.sum("unsettled").alias("opening"))
     return counted.join(_transfers(epochs, within), [*LINK, "cell"], "left").join(open_at_first, [*LINK], "left")
 
 
 def _epochs(lines: DataFrame) -> DataFrame:
     """Numbers the resets of a link's counters at an agent; `whole`: the epoch is known to start at 0."""
-    ordered = Window.partitionBy(*_REPORTER).orderBy("ts", "seq")
+    ordered = Window.partitionBy(*REPORTER).orderBy("ts", "seq")
     before = fn.col("before")
     fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
     # If a clock is set back, lines of one life are out of order; then `seq` falls too, and it is not a reset.
@@ -50,13 +52,16 @@ def _epochs(lines: DataFrame) -> DataFrame:
 
 
 def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
-    ordered = Window.partitionBy(*_REPORTER, "epoch").orderBy("ts", "seq")
+    ordered = Window.partitionBy(*REPORTER, "epoch").orderBy("ts", "seq")
     earlier = ordered.rowsBetween(Window.unboundedPreceding, -1)
 
     def gain(counter: str) -> Column:
         start = fn.when(fn.col("whole"), 0).otherwise(fn.col(counter))
         return fn.greatest(fn.col(counter) - fn.coalesce(fn.max(counter).over(earlier), start), fn.lit(0))
 
+    # It may fall. Before the first value it is 0, or that value if the start of the agent wasn't seen.
+    first = fn.when(~fn.col("whole"), fn.col("growth"))
+    grown_before = fn.coalesce(fn.lag("growth").over(ordered), first, fn.lit(0))
     # What was in flight when an agent died went back to its source: no other line shows that.
     left = fn.when(fn.col("begins"), fn.coalesce("unsettled_before", fn.lit(0))).otherwise(0)
     begins = (fn.col("epoch") > 0) & (fn.row_number().over(ordered) == 1)
@@ -69,7 +74,7 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         (gain("given_back") + left).alias("given_back"),
         (_or_0("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
-        (_or_0("growth") - _before_or_0("growth", ordered)).alias("growth"),
+        (_or_0("growth") - grown_before).alias("growth"),
         "waiting",
     )
     return gained.where(_inside(within))
@@ -86,12 +91,6 @@ def _or_0(gauge: str) -> Column:
     return fn.coalesce(gauge, fn.lit(0))
 
 
-def _before_or_0(change: str, ordered: WindowSpec) -> Column:
-    """The previous value of a number that may fall. Without one, 0, or the first reported value of an agent whose start
-    wasn't seen."""
-    return fn.coalesce(fn.lag(change).over(ordered), fn.when(~fn.col("whole"), fn.col(change)), fn.lit(0))
-
-
 def _opening(within: Bounds) -> Column:
     """The number in flight when the period began, or, if its start was not seen, when an agent first reported."""
     order = fn.struct("ts", "seq")
@@ -105,9 +104,9 @@ def _inside(within: Bounds) -> Column:
 
 def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     """The number of transfers up to each bound, by cell; the last number is the total."""
-    by_time = Window.partitionBy(*_REPORTER, "epoch").orderBy("cell")
+    by_time = Window.partitionBy(*REPORTER, "epoch").orderBy("cell")
     order = fn.struct("ts", "seq")
-    ends = epochs.where(measured()).groupBy(*_REPORTER, "epoch", "cell").agg(
+    ends = epochs.where(measured()).groupBy(*REPORTER, "epoch", "cell").agg(
         fn.max("ts").alias("ts"),
         fn.max("whole").alias("whole"),
         fn.max_by("transfer", order).alias("transfer"),
@@ -165,3 +164,88 @@ def _quantile(part: float) -> Column:
             )[0]
         ) end
     """)
+
+
+_ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
+_COUNTED: Final = ("taken", *_ENDS)
+_UPSTREAM: Final = ("entered", "acknowledged", "growth", "expired", "uncounted", "repeated", "unexplained_upstream")
+
+
+def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
+    """The account by hour and day in which a link was reported, from the gains of `cells`. Agents that don't
+    count what they take leave nulls."""
+    at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
+    dated = with_hour(counted.withColumn("at", at), "at", hours)
+    # Days are not complete in a window, and have 23 to 25 hours.
+    days = hours.groupBy("day").agg(fn.min("hour_start").alias("day_start"), fn.max("hour_end").alias("day_end"))
+    so_far = Window.partitionBy(*LINK).orderBy("hour_start")
+    by_hour = (
+        dated.groupBy(*LINK, "day", "hour_start", "hour_end")
+        .agg(
+            *(fn.sum(name).alias(name) for name in (*_COUNTED, *UPSTREAM_COUNTERS, "growth")),
+            fn.coalesce(fn.sum("settling"), fn.lit(0)).alias("settling"),
+            fn.every("accounted").alias("accounted"),
+            fn.first("opening").alias("opening"),
+            fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("cell"))).alias("waiting"),
+        )
+        .withColumn("in_flight_end", fn.col("opening") + fn.sum("settling").over(so_far))
+        .withColumn("in_flight_start", fn.col("in_flight_end") - fn.col("settling"))
+        .withColumns(_upstream_columns())
+    )
+    by_period = by_hour_and_day(by_hour).groupBy(*LINK, "day", "hour").agg(
+        *(fn.sum(name).alias(name) for name in (*_COUNTED, *_UPSTREAM)),
+        fn.every("accounted").alias("accounted"),
+        fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
+        fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
+        fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
+        fn.max("hour_end").alias("hour_end"),
+    )  # fmt: skip
+    return _account_rows(by_period.join(fn.broadcast(days), "day"))
+
+
+def _upstream_columns() -> dict[str, Column]:
+    """Columns of an hour, null where nothing could be compared in it. A later comparison counts in its own hour."""
+    entered, acknowledged, settled = (fn.col(name) for name in ("entered", "acknowledged", "settled"))
+    unacknowledged = entered - acknowledged - fn.col("growth")
+    # What is settled here and not acknowledged there comes again: the broker says so of as many at most.
+    repeated = fn.greatest(fn.least(settled - acknowledged, fn.col("settled_again")), fn.lit(0))
+    values = {
+        "expired": fn.greatest(unacknowledged, fn.lit(0)),
+        "uncounted": fn.greatest(-unacknowledged, fn.lit(0)),
+        "repeated": repeated,
+        "unexplained_upstream": acknowledged - settled + repeated,
+        **{name: fn.col(name) for name in ("entered", "acknowledged", "growth", "waiting")},
+    }
+    return {name: fn.when(fn.col("looks") > 0, value) for name, value in values.items()}
+
+
+def with_other_consumers(accounts: DataFrame) -> DataFrame:
+    """The accounts without what other consumers may change: the queue of a queue link has other consumers upstream, and
+    what they acknowledge is none of the link's."""
+    is_shared = fn.coalesce(fn.col("kind") == "queue", fn.lit(False))
+    unknown = ("repeated", "unexplained_upstream")
+    return accounts.withColumns({name: fn.when(~is_shared, fn.col(name)) for name in unknown})
+
+
+def _account_rows(summed: DataFrame) -> DataFrame:
+    is_day = fn.col("hour").isNull()
+    explained = sum((fn.col(name) for name in _ENDS), fn.col("in_flight_end") - fn.col("in_flight_start"))
+
+    def if_accounted(value: Column, name: str) -> Column:
+        return fn.when(fn.col("accounted"), value).alias(name)
+
+    return summed.select(
+        *LINK,
+        fn.when(is_day, "day").otherwise("hour").alias("period"),
+        fn.timestamp_micros(fn.when(is_day, fn.col("day_start")).otherwise(fn.col("hour"))).alias("start"),
+        fn.timestamp_micros(fn.when(is_day, fn.col("day_end")).otherwise(fn.col("hour_end"))).alias("end"),
+        if_accounted(fn.col("taken"), "taken"),
+        *("forwarded", "dropped", "quarantined"),
+        *(if_accounted(fn.col(name), name) for name in ("given_back", "in_flight_start", "in_flight_end")),
+        if_accounted(fn.col("taken") - explained, "unexplained"),
+        *("entered", "acknowledged", "expired", "uncounted", "repeated"),
+        (fn.col("waiting") - fn.col("growth")).alias("backlog_start"),
+        fn.col("waiting").alias("backlog_end"),
+        "unexplained_upstream",
+        fn.col("day").alias("date"),
+    )

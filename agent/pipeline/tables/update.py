@@ -7,7 +7,7 @@ it has none. A table without rows has one file without rows: readers find its co
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
@@ -24,12 +24,10 @@ from agent.pipeline.reading.ledger import ExistingTables, Ledger
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import LINK, LINK_ATTRIBUTES, SECOND
 from agent.pipeline.spark import Cache, begin_step, in_parallel
-from agent.pipeline.tables.account import account, with_other_consumers
 from agent.pipeline.tables.availability import availability, edges
-from agent.pipeline.tables.incidents import incidents, outages, with_outages
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
+from agent.pipeline.tables.intervals import agent_reports, incidents, intervals, link_attributes, outages, with_outages
 from agent.pipeline.tables.slo import slo
-from agent.pipeline.tables.traffic import cells, traffic
+from agent.pipeline.tables.traffic import account, cells, traffic, with_other_consumers
 from agent.pipeline.window import Bounds, day_of, first_and_last_day, hour_table, seconds, start_of_day
 
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
@@ -45,9 +43,6 @@ class Dates:
     first: date | None = None
     last: date | None = None
     extra: frozenset[date] = frozenset()
-
-    def since(self, day: date, *, extra: Collection[date] = ()) -> Dates:
-        return replace(self, first=day, extra=frozenset(extra))
 
     def contain(self, day: Column) -> Column:
         inside = fn.lit(True)
@@ -83,7 +78,7 @@ class Extent:
         if self.is_all:
             return self.wanted
         days = [] if extra is None else extra.select(day_of(fn.col("at"), self.zone)).distinct().collect()
-        return self.wanted.since(self._first, extra={row[0] for row in days})
+        return replace(self.wanted, first=self._first, extra=frozenset(row[0] for row in days))
 
     def earlier(self, table: DataFrame) -> DataFrame:
         """The existing rows of earlier dates."""

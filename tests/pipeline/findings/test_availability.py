@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline.findings.availability import objective_results, shown_periods
+from agent.pipeline.findings.availability import objectives, shown_periods
 from agent.pipeline.findings.report_tables import IDENTITY, ReportTables
 from agent.pipeline.schema import SECOND
 from agent.pipeline.window import Bounds
@@ -64,8 +64,8 @@ class Rows:
 def burning(spark: SparkSession, *burns: dict[str, Any]) -> int:
     """How many of these links are at risk now."""
     rows = spark.createDataFrame([OF_ALL | CALM | each for each in burns])
-    [objective] = objective_results(cast("ReportTables", Rows(rows)), most=0).results
-    return objective.burning
+    [objective] = objectives(cast("ReportTables", Rows(rows)))
+    return objective.links_burning
 
 
 def test_a_link_is_at_risk_only_where_it_burns_in_the_long_window_and_in_the_short_one(spark: SparkSession) -> None:

@@ -20,11 +20,8 @@ from agent.pipeline.findings.model import (
     LinkTime,
     MessageCounts,
     ObjectiveResult,
-    ObjectiveResults,
-    Outage,
     Percentiles,
     ReportFindings,
-    Timeline,
     TimeSpent,
     Traffic,
     TrafficStep,
@@ -66,11 +63,12 @@ def findings(
         worst,
         failures(those, window),
         SLOTS,
-        tuple(strip(link, chance) for link in worst),
+        {link.identity: strip(chance) for link in worst},
         heats(those, window, chance),
         traffic(window, chance),
         edges(those, chance),
         objectives(those),
+        budgets(those),
     )
 
 
@@ -81,37 +79,37 @@ def link_time(one: LinkIdentity, at: int, window: Bounds) -> LinkTime:
     return LinkTime(one, TimeSpent({**spent, Bucket.UP: known - down * 4 / 3 - 600.0}), max(0, 9 - at))
 
 
-def strip(link: LinkTime, chance: random.Random) -> Timeline:
+def strip(chance: random.Random) -> dict[int, TimeSpent]:
     slots, status = dict[int, TimeSpent](), Bucket.UP
     for number in range(SLOTS):
         if chance.random() < 0.08 or status is not Bucket.UP:
             status = chance.choice([Bucket.UP, *Bucket])
         seconds = {status: 90.0} | ({Bucket.DOWN: 10.0} if chance.random() < 0.02 else {})
         slots[number] = TimeSpent(seconds)
-    return Timeline(link.identity, slots)
+    return slots
 
 
 def failures(those: list[LinkIdentity], window: Bounds) -> Failures:
     if not those:
         return Failures()
     parts = [window.start + (window.end - window.start) * part // 12 for part in range(12)]
-    shared = Outage(
-        "upstream", "eu-1", those[0], Bounds(parts[2], parts[2] + 29 * 60 * SECOND), False, 12, 20_880, "", REFUSED
-    )
-    alone = Outage(None, None, those[-1], Bounds(parts[7], parts[7] + 45 * SECOND), False, 1, 45, "upstream_lost", None)
-    still = Outage("agent", "dc2/dc2-a", those[0], Bounds(parts[11], window.end), True, 3, 9_000, "upstream_lost", None)
+    spans = Bounds(parts[2], parts[2] + 29 * 60 * SECOND), Bounds(parts[7], parts[7] + 45 * SECOND)
+    shared = Disruption("down", "upstream", "eu-1", those[0], spans[0], False, 12, 1, 20_880, 29 * 60, "", REFUSED)
+    alone = Disruption("down", None, None, those[-1], spans[1], False, 1, 1, 45, 45, "upstream_lost", None)
+    still = Disruption("down", "agent", "dc2/dc2-a", those[0], Bounds(parts[11], window.end), True, 3, 1, 9_000, 3_000,
+                       "upstream_lost", None)  # fmt: skip
     incidents = tuple(
         Incident(one, Bounds(parts[at % 12], parts[at % 12] + at * 977 * SECOND), at == 5, at * 900.0, at % 3,
                  "backoff", "upstream_refused", REFUSED if at % 2 else None, at * 431 or None)
         for at, one in enumerate(those)
     )  # fmt: skip
     disruptions = (
-        Disruption("down", "upstream", "eu-1", those[0], shared.span, False, 12, 1, 20_880, 29 * 60, "", REFUSED),
+        shared,
         Disruption("blocked", "upstream", "us-east", those[0], Bounds(parts[1], parts[10]), False, 50, 7, 378_000, 1080,
                 "upstream_blocked", None),
         Disruption("down", None, None, those[-1], Bounds(parts[3], parts[9]), False, 1, 7, 3_600, 900, "upstream_lost",
                 None),
-        Disruption("down", "agent", "dc2/dc2-a", those[0], still.span, True, 3, 1, 9_000, 3_000, "upstream_lost", None),
+        still,
     )  # fmt: skip
     largest = tuple(sorted(disruptions, key=lambda one: -one.seconds))
     return Failures(164, 1, 2, 98_400, (shared, alone, still), incidents, 31, largest)
@@ -165,15 +163,17 @@ def edges(those: list[LinkIdentity], chance: random.Random) -> ClusterEdges:
     return ClusterEdges(len(found), found) if those else ClusterEdges()
 
 
-def objectives(those: list[LinkIdentity]) -> ObjectiveResults:
+def budgets(those: list[LinkIdentity]) -> tuple[BudgetUse, ...]:
     burns = {"1h": 20.0, "5m": 15.1, "6h": 3.0, "30m": 1.0, "3d": 0.4}
-    worst = tuple(
+    return tuple(
         BudgetUse(one, "availability", 99.9, 99.5, 480.0 / (at + 1), burns) for at, one in enumerate(those[:9])
     )
-    objectives = (
-        ObjectiveResult(
-            "availability", "time", 99.9, 30, len(those), max(0, len(those) - 4), 99.93, 71.0, 1, 10.0, 23.7
-        ),
-        ObjectiveResult("prompt", "messages", 99.0, 7, len(those), len(those), 99.98, 2.0, 0, 7.0, None),
+
+
+def objectives(those: list[LinkIdentity]) -> tuple[ObjectiveResult, ...]:
+    links, met = len(those), max(0, len(those) - 4)
+    found = (
+        ObjectiveResult("availability", "time", 99.9, 30, links, met, 1, 99.93, 71.0, 10.0, 23.7),
+        ObjectiveResult("prompt", "messages", 99.0, 7, links, links, 0, 99.98, 2.0, 7.0, None),
     )
-    return ObjectiveResults(objectives, worst) if those else ObjectiveResults()
+    return found if those else ()

@@ -105,7 +105,7 @@ def test_links_of_one_name_in_two_clusters_are_told_apart() -> None:
     found = findings(links=2)
     first, second = found.worst
     namesake = replace(second, identity=replace(first.identity, link="0000002a", cluster="dc3"))
-    text = outline(replace(found, worst=(first, namesake), timelines=())).text
+    text = outline(replace(found, worst=(first, namesake), timelines={})).text
     assert text.count("orders.0 from eu-1 to dc2") > 1, "in the table of links, and in the map"
     assert "orders.0 from eu-1 to dc3" in text
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.pipeline.findings.model import Timeline, TimeSpent
+from agent.pipeline.findings.model import TimeSpent
 from agent.pipeline.page.formatting import Calendar
 from agent.pipeline.page.links import timelines
 from agent.pipeline.schema import Bucket
@@ -16,5 +16,5 @@ from tests.pipeline.page.sample_findings import findings
 def test_a_takeover_is_no_outage(down: float, drawn: bool) -> None:
     found = findings(1)
     slots = {0: TimeSpent({Bucket.UP: 3600 - down, Bucket.DOWN: down})}
-    shown = timelines(replace(found, timelines=(Timeline(found.worst[0].identity, slots),)), Calendar(ZoneInfo("UTC")))
+    shown = timelines(replace(found, timelines={found.worst[0].identity: slots}), Calendar(ZoneInfo("UTC")))
     assert ("partly down" in str(shown)) is drawn

@@ -44,7 +44,7 @@ def test_another_layout_is_made_anew() -> None:
 
 
 def test_a_file_that_was_written_again_makes_its_batch_stale() -> None:
-    again = replace(TWO, length=20)
+    again = TWO._replace(length=20)
     assert LEDGER.stale(frozenset({ONE, TWO, THREE})) == ()
     assert LEDGER.stale(frozenset({ONE, again, THREE})) == (FIRST,)
 

@@ -18,7 +18,7 @@ from agent.pipeline.reading.parsing import LATER
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import INPUT, KEPT_LINES, UPSTREAM_COUNTERS
 from agent.pipeline.spark import literal_table
-from agent.pipeline.tables.account import account, with_other_consumers
+from agent.pipeline.tables.traffic import account, with_other_consumers
 from tests.pipeline.lines import START, heartbeats, line, write
 from tests.pipeline.tables.counting import WITHIN, gains, placed_gains
 
