@@ -160,12 +160,21 @@ class DeclaredExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSource:
-    """A queue to consume from; where it is missing it is declared, unless it is predeclared."""
+class _ShovelQueue:
+    """A queue at one end; where it is missing it is declared, unless it is predeclared."""
 
     queue: str
     arguments: Table = EMPTY
     is_predeclared: bool = False
+
+    def __str__(self) -> str:
+        """The end as people read it; the same for all ends."""
+        return f"queue {self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSource(_ShovelQueue):
+    """A queue to consume from."""
 
     @property
     def is_quorum(self) -> bool:
@@ -176,10 +185,6 @@ class QueueSource:
     def keys(self) -> Mapping[str, str]:
         """The name of the object, by the keys of a shovel's definition; the same for all ends."""
         return {"src-queue": self.queue}
-
-    def __str__(self) -> str:
-        """The end as people read it; the same for all ends."""
-        return f"queue {self.queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +203,12 @@ class ExchangeSource:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueDestination:
-    """A queue to publish to; where it is missing it is declared, unless it is predeclared."""
-
-    queue: str
-    arguments: Table = EMPTY
-    is_predeclared: bool = False
+class QueueDestination(_ShovelQueue):
+    """A queue to publish to."""
 
     @property
     def keys(self) -> Mapping[str, str]:
         return {"dest-queue": self.queue}
-
-    def __str__(self) -> str:
-        return f"queue {self.queue}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,29 +66,22 @@ class OwnPolicies:
         """The policies that could not be matched against every name, and why."""
         return ((policy, pattern.problem) for policy, pattern in self._ranked if pattern.problem is not None)
 
-    def for_exchange(self, exchange: Exchange, before: str | None = None) -> PolicyVerdict:
+    def verdict_on(self, thing: Exchange | Queue, before: str | None) -> PolicyVerdict:
         """The highest priority of the agent's policies and the broker's policy in force; an equal one of the agent
         wins."""
-        return self._weigh(exchange.name, _FOR_EXCHANGES, exchange.policy, before=before)
-
-    def for_queue(self, queue: Queue, before: str | None = None) -> PolicyVerdict:
-        return self._weigh(queue.name, _FOR_QUEUES[queue.type], queue.policy, before=before)
-
-    def _weigh(
-        self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None
-    ) -> PolicyVerdict:
+        targets = _FOR_EXCHANGES if isinstance(thing, Exchange) else _FOR_QUEUES[thing.type]
         undecided: Policy | None = None
         own: Policy | None = None
         for policy, pattern in self._ranked:
             if policy.apply_to not in targets:
                 continue
-            found = pattern.matches(name)
+            found = pattern.matches(thing.name)
             if found or (found is None and policy.name == before):
                 own = policy
                 break
             if found is None:
                 undecided = undecided or policy
-        winner = _higher(own, brokers)
+        winner = _higher(own, thing.policy)
         return PolicyVerdict(winner, undecided is not None and _higher(undecided, winner) is undecided)
 
 

@@ -170,7 +170,7 @@ class _VhostResolver:
 
     def _links_of_exchange(self, exchange: model.Exchange) -> Iterator[model.Link]:
         previous = self._previous.get((model.LinkKind.EXCHANGE, exchange.name), [])
-        verdict = self._own_policies.for_exchange(exchange, _policy_of(previous))
+        verdict = self._own_policies.verdict_on(exchange, _policy_of(previous))
         chosen = self._choose_for_exchange(exchange, verdict)
         is_by_policy = chosen is None or chosen.source == _source_of(verdict)
         if is_by_policy and _is_undecided(verdict, previous):
@@ -181,7 +181,7 @@ class _VhostResolver:
 
     def _links_of_queue(self, queue: model.Queue) -> Iterator[model.Link]:
         previous = self._previous.get((model.LinkKind.QUEUE, queue.name), [])
-        verdict = self._own_policies.for_queue(queue, _policy_of(previous))
+        verdict = self._own_policies.verdict_on(queue, _policy_of(previous))
         if _is_undecided(verdict, previous):
             yield from self._unchanged(previous)
             return

@@ -173,31 +173,35 @@ def _vhost(item: Mapping[str, Any], default: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MergedExports:
-    """The merged contents of the files; `complete` if all could be read."""
+    """The merged contents of the files."""
 
-    definitions: tuple[tuple[str, Definitions], ...] = ()
-    states: Mapping[str, VhostState] = field(default_factory=dict)
-    bindings: Bindings = field(default_factory=dict)
-    complete: bool = True
+    definitions: tuple[tuple[str, Definitions], ...]
+    states: Mapping[str, VhostState]
+    bindings: Bindings
+    is_complete: bool  # whether all could be read
 
 
 def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> MergedExports:
     """Reports unreadable files at `spot`, the list of files, and other errors in their own file."""
-    found: list[tuple[str, Export]] = []
-    complete = True
+    definitions: list[tuple[str, Definitions]] = []
+    states: dict[str, VhostState] = {}
+    bindings: dict[str, dict[str, tuple[Binding, ...]]] = {}
+    is_complete = True
     for number, path in enumerate(paths):
         export = _read_file(path, spot.at(number), strict=strict)
         if export is None:
-            complete = False
-        else:
-            found.append((path, export))
-            spot.findings.problems.extend(export.warnings)
-    return MergedExports(
-        definitions=tuple((path, export.definitions) for path, export in found),
-        states=_merged_states([export for _, export in found]),
-        bindings=_merged_bindings([export for _, export in found]),
-        complete=complete,
-    )
+            is_complete = False
+            continue
+        spot.findings.problems.extend(export.warnings)
+        definitions.append((path, export.definitions))
+        for vhost, state in export.states.items():
+            before = states.get(vhost, VhostState())
+            states[vhost] = VhostState({**before.exchanges, **state.exchanges}, {**before.queues, **state.queues})
+        for vhost, by_source in export.bindings.items():
+            into = bindings.setdefault(vhost, {})
+            for source, more in by_source.items():
+                into[source] = (*into.get(source, ()), *more)
+    return MergedExports(tuple(definitions), states, bindings, is_complete)
 
 
 def _read_file(path: str, spot: Spot, *, strict: bool) -> Export | None:
@@ -210,22 +214,3 @@ def _read_file(path: str, spot: Spot, *, strict: bool) -> Export | None:
     except ConfigurationError as error:
         spot.findings.problems.extend(error.problems)
     return None
-
-
-def _merged_states(found: list[Export]) -> dict[str, VhostState]:
-    joined: dict[str, VhostState] = {}
-    for export in found:
-        for vhost, state in export.states.items():
-            before = joined.get(vhost, VhostState())
-            joined[vhost] = VhostState({**before.exchanges, **state.exchanges}, {**before.queues, **state.queues})
-    return joined
-
-
-def _merged_bindings(found: list[Export]) -> dict[str, dict[str, tuple[Binding, ...]]]:
-    joined: dict[str, dict[str, tuple[Binding, ...]]] = {}
-    for export in found:
-        for vhost, by_source in export.bindings.items():
-            into = joined.setdefault(vhost, {})
-            for source, bindings in by_source.items():
-                into[source] = (*into.get(source, ()), *bindings)
-    return joined

@@ -129,7 +129,7 @@ class _Loading:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
         exported = self._merged(exports.definitions)
-        is_open = is_open or not exports.complete or self._brokers_may_define()
+        is_open = is_open or not exports.is_complete or self._brokers_may_define()
         others = OtherSources(exported, is_open, is_broker_read)
         check_references(vhosts, others)
         check_unrouted(vhosts, others)
