@@ -23,7 +23,7 @@ from agent.status.changes import Feed, transition_view
 from agent.status.entry import BoardEntry
 from agent.status.fleet import Peers
 from agent.status.history import Range
-from agent.status.http.connections import ClientConnections, ResponseLimit
+from agent.status.http.connections import ClientConnections
 from agent.status.http.openapi import document
 from agent.status.http.responses import (
     answer,
@@ -83,7 +83,7 @@ class HttpApi:
     ) -> None:
         self._board = board
         self._actions = actions
-        self._limit = ResponseLimit(connections)
+        self._connections = connections
         self._peers = peers
         self._histograms = histograms
 
@@ -135,14 +135,14 @@ class HttpApi:
 
     async def _scrape(self, request: web.Request) -> web.Response:
         form = form_of(request, is_brief=self._histograms is Histograms.UPSTREAM)
-        async with self._limit.slot():
+        async with self._connections.large_response():
             return await scraped(request, form, await metrics.exposition(self._board, form))
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(overview(self._board))
 
     async def _causes(self, _: web.Request) -> web.Response:
-        async with self._limit.slot():
+        async with self._connections.large_response():
             return answer(await causes.summary(self._board))
 
     async def _ack(self, request: web.Request) -> web.Response:
@@ -151,7 +151,7 @@ class HttpApi:
         cause_id, now = request.match_info["id"], self._board.clock()
         given = None if request.method == "DELETE" else await _body_of(request)
         until = None if given is None else _end_of(given, now)
-        async with self._limit.slot():
+        async with self._connections.large_response():
             links = await causes.links_of(self._board, cause_id)
             if not links:
                 raise NotFound(text=f"no cause has the id {cause_id[:64]!r}; GET /api/causes lists them")
@@ -164,32 +164,32 @@ class HttpApi:
         return answer(next((each for each in shown if each["id"] == cause_id), None))
 
     async def _summary(self, _: web.Request) -> web.Response:
-        async with self._limit.slot():
+        async with self._connections.large_response():
             return answer(await fleet.summary(self._board))
 
     async def _fleet(self, _: web.Request) -> web.Response:
         """The fleet. It waits for peers outside the limit: other large responses don't wait for them."""
         found = await self._peers.fleet()
-        async with self._limit.slot():
+        async with self._connections.large_response():
             return answer(found)
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await _stream_events(request, self._board, self._limit)
+        return await _stream_events(request, self._board, self._connections)
 
     async def _transitions(self, request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS):
             return refuse(400, "after has to be the number of a transition, `seq`")
-        async with self._limit.slot():
+        async with self._connections.large_response():
             found = in_slices(self._board.transitions.after(int(after)))
             return await answer_list(transition_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
-        async with self._limit.slot():
+        async with self._connections.large_response():
             return await answer_list(link_view(self._board, entry) async for entry in in_slices(found))
 
     async def _link(self, request: web.Request) -> web.Response:
@@ -218,7 +218,7 @@ class HttpApi:
             "notices_deletions": known.has_canary,
             "noticing_is_refused": known.canary_is_refused,
         }
-        async with self._limit.slot():
+        async with self._connections.large_response():
             # Some of them a broker can't bind.
             bindings = await compact_list(
                 [each.routing_key, to_tagged(each.arguments), each in known.bound]
@@ -255,7 +255,7 @@ class HttpApi:
                 raise NotFound(
                     text=f"the downstream has no vhost {vhost[:64]!r}, or the agent's user has no access to it"
                 )
-            async with self._limit.slot():
+            async with self._connections.large_response():
                 return await answer_list(views(self._board, self._of_vhost(vhost)))
 
         return answer_native
@@ -323,14 +323,14 @@ def _no_link(link_id: str) -> NotFound:
     return NotFound(text=f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
 
 
-async def _stream_events(request: web.Request, board: Board, limit: ResponseLimit) -> web.StreamResponse:
+async def _stream_events(request: web.Request, board: Board, connections: ClientConnections) -> web.StreamResponse:
     """Runs until the agent stops or the connection ends, also because the reader disconnects or reads too slowly."""
-    most = min(MOST_READERS, limit.most_connections // 2)
+    most = min(MOST_READERS, connections.most // 2)
     if board.readers >= most:
         raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
     response = web.StreamResponse(headers=EVENT_HEADERS)
     with board.feed() as feed:
-        async with limit.slot():
+        async with connections.large_response():
             links = _event("links", await _list(link_view, board, board))
         await response.prepare(request)
         if request.method == "HEAD":

@@ -190,13 +190,16 @@ class ClientConnection(web.RequestHandler):
 
 
 class ClientConnections:
-    """If there is no room, the client with the most connections loses the one that has been idle longest."""
+    """If there is no room, the client with the most connections loses the one that has been idle longest. Few large
+    responses are made at the same time: together they would take too much memory."""
 
     def __init__(self, clock: Callable[[], float], most: int) -> None:
         self.clock = clock
         self.most = most
         self.most_held = MOST_HELD
         self._open: set[ClientConnection] = set()
+        self._free = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -231,6 +234,23 @@ class ClientConnections:
             self._drop(each)
         return held <= self.most_held
 
+    @asynccontextmanager
+    async def large_response(self) -> AsyncIterator[None]:
+        """Allows one; refuses it if too many wait or too much is unsent."""
+        if self._waiting >= self.most // 4:
+            raise web.HTTPServiceUnavailable(text=BUSY)
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            if not self.has_memory():
+                raise web.HTTPServiceUnavailable(text=BUSY)
+            yield
+        finally:
+            self._free.release()
+
     def sweep(self) -> None:
         now = self.clock()
         for each in [each for each in self._open if each.is_overdue(now)]:
@@ -260,33 +280,3 @@ class ClientConnections:
         """Doesn't count from now on; the transport is closed one turn of the loop later."""
         self._open.discard(connection)
         connection.abort()
-
-
-class ResponseLimit:
-    """Limits how many large responses are made at the same time: together they would take too much memory."""
-
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-        self._free = asyncio.Semaphore(AT_ONCE)
-        self._waiting = 0
-
-    @property
-    def most_connections(self) -> int:
-        return self._connections.most
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Allows one large response; refuses it if too many wait or too much is unsent."""
-        if self._waiting >= self.most_connections // 4:
-            raise web.HTTPServiceUnavailable(text=BUSY)
-        self._waiting += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            if not self._connections.has_memory():
-                raise web.HTTPServiceUnavailable(text=BUSY)
-            yield
-        finally:
-            self._free.release()
