@@ -95,7 +95,11 @@ class Builder:
         case."""
         built, where = self.built, self._wanted.route.upstream
         letters, ((is_new, has_canary), (consumers, built.note)) = await gather_both(
-            self._existing_letters(), gather_both(self._look_at_exchange(), self._ensure_queue())
+            self._existing_letters(),
+            gather_both(
+                self._look_at_exchange(),
+                upstream_objects.ensure_queue(self._up, self._queue, self._link.settings, spare=self._spare),
+            ),
         )
         if consumers:
             raise ServedElsewhereError(
@@ -347,9 +351,6 @@ class Builder:
     async def _ensure_exchange(self) -> bool:
         name, like = self._link.remote_name, self._wanted.link.exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._spare)
-
-    async def _ensure_queue(self) -> tuple[int, str]:
-        return await upstream_objects.ensure_queue(self._up, self._queue, self._link.settings, spare=self._spare)
 
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
