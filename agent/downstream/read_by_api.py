@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -234,11 +235,10 @@ async def _listed(
 ) -> _ListedDefinitions:
     """Read all definitions at once, or else vhost by vhost: one that defines too much stays unchanged, and the others
     are followed."""
-    try:
+    with suppress(TooLargeError):
         return _ListedDefinitions(await ask())
-    except TooLargeError:
-        items: list[Mapping[str, Any]] = []
-        unread: dict[str, Problem] = {}
+    items: list[Mapping[str, Any]] = []
+    unread: dict[str, Problem] = {}
     for vhost in sorted(names):
         try:
             items += await ask_one(vhost)
