@@ -266,12 +266,9 @@ class Consumers:
                 self.must_read.set()
 
     def _doubt(self, now: float) -> None:
-        self._doubtful |= dict.fromkeys(self._known_by_list(), now)
+        known = (each for of_vhost in self._known.values() for each in of_vhost.items())
+        self._doubtful |= {below: now for below, count in known if count > self._channels.count(below)}
         self._are_all_doubtful = True
-
-    def _known_by_list(self) -> Iterator[ConsumerOf]:
-        for known in self._known.values():
-            yield from (below for below, count in known.items() if count > self._channels.count(below))
 
     def _may_know(self, below: ConsumerOf) -> bool:
         """True if the list had the consumer, or may still have it when it is read."""

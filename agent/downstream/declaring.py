@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from agent.amqp.connect import connect_any
-from agent.amqp.declares import declare
+from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import one_line
-from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
+from agent.core.model import Exchange
 from agent.downstream.reading import WHERE, Reading
 from agent.errors import BrokerError
 
@@ -27,19 +27,21 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
                 continue
             try:
                 async with await connect_any(inside, where=WHERE, name=NAME) as connection:
-                    exchange = declared.exchange
-                    answer = await declare(
-                        connection,
-                        "exchange",
-                        exchange.name,
-                        type=exchange.type,
-                        durable=exchange.durable,
-                        auto_delete=exchange.auto_delete,
-                        internal=exchange.internal,
-                        arguments=exchange.arguments,
-                    )
-                if isinstance(answer, ChannelClosedError):
-                    raise answer
+                    await _declare(connection, declared.exchange)
             except BrokerError as error:
                 notes.append(f"{declared.place}: exchange {name!r} can't be declared: {one_line(str(error))}")
     return tuple(notes)
+
+
+async def _declare(connection: Connection, exchange: Exchange) -> None:
+    channel = await connection.channel()
+    await channel.ask(
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DECLARE_OK,
+        exchange=exchange.name,
+        type=exchange.type,
+        durable=exchange.durable,
+        auto_delete=exchange.auto_delete,
+        internal=exchange.internal,
+        arguments=exchange.arguments,
+    )

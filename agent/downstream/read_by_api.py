@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,13 +88,13 @@ async def _read_steadily(
         else:
             forget_broker(keeper)
         defined = keeper.current
-        concerned = [name for name in sorted(names) if _looks_at_objects(defined.definitions.of(name))]
-        looker = _Looker(client, keeper, broker)
-        found = await asyncio.gather(*(looker.look(vhost, defined.verdicts.get(vhost, {})) for vhost in concerned))
-        if found and looker.silent == len(found):  # the fault isn't in one of them
-            raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
+        concerned = {
+            name: defined.verdicts.get(name, {})
+            for name in sorted(names)
+            if _looks_at_objects(defined.definitions.of(name))
+        }
+        looks = await _look(client, keeper, broker, concerned)
         if policies is None or policies == await _read_policies(client, broker, names):
-            looks = dict(zip(concerned, found, strict=True))
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
             return defined, looks
     raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
@@ -132,38 +133,35 @@ def _looks_at_objects(found: VhostDefinitions) -> bool:
 
 def _no_such_vhost(name: str, found: VhostDefinitions) -> Problem:
     message = f"vhost {name!r} does not exist on the downstream, or the user may not see it"
-    return Problem(_first_place(found), message, Severity.WARNING)
-
-
-def _first_place(found: VhostDefinitions) -> Place:
     sections = (found.upstreams, found.upstream_sets, found.policies, found.exchanges, found.shovels)
     places: Iterable[Place] = (thing.place for section in sections for thing in section.values())
-    return next(iter(places), Place(WHERE))
+    return Problem(next(iter(places), Place(WHERE)), message, Severity.WARNING)
 
 
-class _Looker:
-    """Reads vhosts, a few at a time."""
+async def _look(
+    client: ManagementClient, keeper: Keeper, broker: str, concerned: Mapping[str, Mapping[str, Policy]]
+) -> dict[str, _VhostLook]:
+    """Read vhosts, a few at a time; each has the verdicts of its policies."""
+    gate, silent = asyncio.Semaphore(AT_ONCE), 0
 
-    def __init__(self, client: ManagementClient, keeper: Keeper, broker: str) -> None:
-        self._client = client
-        self._keeper = keeper
-        self._broker = broker
-        self._gate = asyncio.Semaphore(AT_ONCE)
-        self.silent = 0  # how many gave no response
-
-    async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
+    async def look(vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
+        nonlocal silent
         try:
-            async with self._gate:
-                exchanges, queues = await asyncio.gather(self._client.exchanges(vhost), self._client.queues(vhost))
+            async with gate:
+                exchanges, queues = await asyncio.gather(client.exchanges(vhost), client.queues(vhost))
         except BrokerError as error:
-            self.silent += isinstance(error, TransientError)
-            if self.silent > MOST_SILENT:
+            silent += isinstance(error, TransientError)
+            if silent > MOST_SILENT:
                 raise
-            before = self._keeper.states.get(vhost, VhostState())
-            return _VhostLook(before, (left_as_it_was(self._broker, vhost, error),))
+            return _VhostLook(keeper.states.get(vhost, VhostState()), (left_as_it_was(broker, vhost, error),))
         unusable = Unusable(vhost)
         state = await steps_in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
-        return _VhostLook(state, unusable.problems(self._broker))
+        return _VhostLook(state, unusable.problems(broker))
+
+    found = await asyncio.gather(*(look(vhost, verdicts) for vhost, verdicts in concerned.items()))
+    if found and silent == len(found):  # the fault isn't in one of them
+        raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
+    return dict(zip(concerned, found, strict=True))
 
 
 def _reading_state(
@@ -237,11 +235,10 @@ async def _listed(
 ) -> _ListedDefinitions:
     """Read all definitions at once, or else vhost by vhost: one that defines too much stays unchanged, and the others
     are followed."""
-    try:
+    with suppress(TooLargeError):
         return _ListedDefinitions(await ask())
-    except TooLargeError:
-        items: list[Mapping[str, Any]] = []
-        unread: dict[str, Problem] = {}
+    items: list[Mapping[str, Any]] = []
+    unread: dict[str, Problem] = {}
     for vhost in sorted(names):
         try:
             items += await ask_one(vhost)

@@ -187,14 +187,14 @@ class Watcher:
         yet."""
         return self._whole.has_unread or self._reloading or (vhost, exchange) in self._may_define
 
-    def notify(self, cause: ReloadCause, *, adds: bool = False) -> None:
-        """Requests that the definitions are read again soon. `adds`: nothing may be missing for a moment, because it
-        is being replaced."""
+    def notify(self, cause: ReloadCause) -> None:
+        """Requests that the definitions are read again soon."""
         if cause is not ReloadCause.POLL:
             self._may_define.add_all()
-        self._want(cause, adds=adds)
+        self._want(cause, adds=False)
 
     def _want(self, cause: ReloadCause, *, adds: bool) -> None:
+        """`adds`: nothing may be missing for a moment, because it is being replaced."""
         self._causes.add(cause)
         self._adds = self._adds and adds
         self._wanted.set()
@@ -229,13 +229,8 @@ class Watcher:
         """Seconds to wait before the next reload: changes arrive in bursts; and a reload that takes long leaves as much
         time for other work."""
         since = self._clock() - self._reloaded_at
-        left = min(self._took, LONGEST_REST) - since
-        return max(self._settling(since), left)
-
-    def _settling(self, since: float) -> float:
-        if self._causes <= AT_ONCE:
-            return 0.0
-        return BRIEFLY if self._adds and since >= QUIET else SETTLE
+        settling = 0.0 if self._causes <= AT_ONCE else BRIEFLY if self._adds and since >= QUIET else SETTLE
+        return max(settling, min(self._took, LONGEST_REST) - since)
 
     async def _reload_guarded(self, causes: frozenset[ReloadCause]) -> None:
         begun = self._clock()
@@ -263,18 +258,15 @@ class Watcher:
     async def _look_and_poll(self) -> None:
         while True:
             await self._sleep(FILE_INTERVAL_CHANGING if self._whole.has_unread else FILE_INTERVAL)
-            await self._look()
+            if self._whole.look(await self._signatures()):
+                self.notify(ReloadCause.FILE)
+            self._report_changing()
             if self._poll and not self._reloading and self._is_time():
                 self.notify(ReloadCause.POLL)
 
     def _is_time(self) -> bool:
         interval = POLL_WITH_EVENTS if self._hearing and not self._failed else POLL_ALONE
         return self._clock() - self._reloaded_at >= interval
-
-    async def _look(self) -> None:
-        if self._whole.look(await self._signatures()):
-            self.notify(ReloadCause.FILE)
-        self._report_changing()
 
     def _report_changing(self) -> None:
         """Report files that never stay the same, since they keep all of them from being read."""

@@ -68,7 +68,8 @@ class Brokers:
     quarantines: Quarantines = field(init=False)
     _heard: LastHeard = field(default_factory=LastHeard)
     _gates: WeakValueDictionary[Hashable, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
-    _dedicated: dict[tuple[End, str], float] = field(default_factory=dict)  # links with their own, until when
+    # Links with connections of their own, until when.
+    _dedicated: dict[tuple[End, str], float] = field(default_factory=dict)
     _controls: Pool = field(init=False)
     _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -132,9 +131,8 @@ class _Brake:
 class Quarantines:
     """The quarantines of one agent. The messages of one link arrive in their order."""
 
-    def __init__(self, errors: UnexpectedErrors, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, errors: UnexpectedErrors) -> None:
         self._room = Room(LARGEST_TOGETHER)
-        self._clock = clock
         self._tasks = GuardedTasks(errors)
         self._places: dict[object, deque[_Parcel]] = {}  # on their way to the quarantine of one broker
         self._brake = _Brake()
@@ -143,7 +141,7 @@ class Quarantines:
         """The collector for one flow; flows with an equal `place` share a connection while messages are on their
         way."""
         return Capture(
-            self._room, lambda captured: self._take(place, _Parcel(captured, target, lane, int(self._clock())))
+            self._room, lambda captured: self._take(place, _Parcel(captured, target, lane, int(time.time())))
         )
 
     def _take(self, key: object, parcel: _Parcel) -> None:

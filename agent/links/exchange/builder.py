@@ -95,7 +95,7 @@ class Builder:
         case."""
         built, where = self.built, self._wanted.route.upstream
         letters, ((is_new, has_canary), (consumers, built.note)) = await gather_both(
-            self._existing_letters(), gather_both(self._look_at_exchange(), self._ensure_queue())
+            self._existing_letters(), self._ensure_both()
         )
         if consumers:
             raise ServedElsewhereError(
@@ -114,6 +114,13 @@ class Builder:
         built.has_canary = has_canary and known is not None
         built.site = where
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
+
+    async def _ensure_both(self) -> tuple[tuple[bool, bool], tuple[int, str]]:
+        # As arguments of a coroutine that is cancelled before it begins, the two would never be awaited.
+        return await gather_both(
+            self._look_at_exchange(),
+            upstream_objects.ensure_queue(self._up, self._queue, self._link.settings, spare=self._spare),
+        )
 
     async def _look_at_exchange(self) -> tuple[bool, bool]:
         """Ensure the upstream exchange. Return two flags: it had to be created, and the canary shows that it was not
@@ -347,9 +354,6 @@ class Builder:
     async def _ensure_exchange(self) -> bool:
         name, like = self._link.remote_name, self._wanted.link.exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._spare)
-
-    async def _ensure_queue(self) -> tuple[int, str]:
-        return await upstream_objects.ensure_queue(self._up, self._queue, self._link.settings, spare=self._spare)
 
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS

@@ -89,14 +89,11 @@ class DeletionMonitor:
         while not self._connection.is_closed:
             await asyncio.sleep(LOOK_EVERY)
             with self._tasks.errors.catching(TASK):
-                await self._look_in_time()
-
-    async def _look_in_time(self) -> None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self.look(LOOK_EVERY)
-        except (BrokerError, TimeoutError) as error:  # where the connection is lost, its links fail by themselves
-            log.debug("exchanges not looked at", error=str(error))
+                try:
+                    async with asyncio.timeout(PATIENCE):
+                        await self.look(LOOK_EVERY)
+                except (BrokerError, TimeoutError) as error:  # a lost connection's links fail by themselves
+                    log.debug("exchanges not looked at", error=str(error))
 
     async def look(self, seconds: float) -> None:
         """Do one round, `seconds` after the last one."""

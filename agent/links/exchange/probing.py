@@ -44,26 +44,16 @@ Opener = Callable[[], Awaitable[Shared]]
 
 
 class Probing:
-    """The probes of one session; `run` sends them. `wall` returns seconds since 1970, for what is shown."""
+    """The probes of one session; `run` sends them."""
 
-    def __init__(
-        self,
-        queue: str,
-        interval: float,
-        *,
-        flow: Flow,
-        counts: Counts,
-        down: Connection,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, queue: str, interval: float, *, flow: Flow, counts: Counts, down: Connection) -> None:
         self.answers = 0
-        self.last_answer: float | None = None
+        self.last_answer: float | None = None  # in seconds since 1970
         self._queue = queue
         self._interval = interval
         self._flow = flow
         self._counts = counts
         self._down = down
-        self._wall = wall
         self._loop = asyncio.get_running_loop()
         self._private = QUEUE + secrets.token_hex(8)
         self._on_its_way: OnItsWay | None = None
@@ -200,5 +190,5 @@ class Probing:
             return
         self._on_its_way = None
         self._lag, self._proved_at, self._trouble = now - way.sent, now, None
-        self.last_answer = self._wall()
+        self.last_answer = time.time()
         self.answers += 1

@@ -81,22 +81,16 @@ class RemovalWait:
         self._control: Shared | None = None
         self._loop = asyncio.get_running_loop()
 
-    @property
-    def _left(self) -> float:
+    def _left(self, messages: int | None) -> float:
         """The seconds until the removal is due; a change of the configuration applies to links that wait already."""
-        return self._brokers.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
-
-    @property
-    def _is_long_ago(self) -> bool:
-        """True if even a link with messages has waited for long enough."""
-        return self._brokers.cleanup_after.due_at(self._since, None) <= self._loop.time()
+        return self._brokers.cleanup_after.due_at(self._since, messages) - self._loop.time()
 
     @property
     def text(self) -> str:
         """The text for operators; empty before the first look is over."""
         if not self.looks:
             return ""
-        return announce(self._left, self.messages, held=self._brokers.holds_removals(self._link))
+        return announce(self._left(self.messages), self.messages, held=self._brokers.holds_removals(self._link))
 
     async def run(self) -> bool:
         """Wait until the removal is due; return True if it may remove messages, too."""
@@ -104,13 +98,13 @@ class RemovalWait:
             while True:
                 if not self._brokers.cleanup_after.is_at_once:
                     await self._look()
-                left = self._left
+                left = self._left(self.messages)
                 if left > 0:
                     await asyncio.sleep(min(left, LOOK_EVERY))
                 elif self._brokers.holds_removals(self._link):
                     await asyncio.sleep(HELD)
                 else:
-                    return self.messages != 0 or self._is_long_ago
+                    return self.messages != 0 or self._left(None) <= 0  # even one with messages has waited enough
         finally:
             await self._leave()
 
@@ -148,7 +142,7 @@ class Removal:
     """
 
     def __init__(
-        self, link: ExchangeLink, brokers: Brokers, *, cluster: str, messages: bool, stands_otherwise: bool = False
+        self, link: ExchangeLink, brokers: Brokers, *, cluster: str, messages: bool, stands_otherwise: bool
     ) -> None:
         self._link = link
         self._brokers = brokers

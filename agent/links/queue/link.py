@@ -24,7 +24,7 @@ from agent.core.rules import names
 from agent.core.rules.declarations import like_queue, undeclarable
 from agent.errors import BrokerError, PermanentError, Side, happening_on
 from agent.links.brokers import Brokers, Connections
-from agent.links.ends import End, written_uri
+from agent.links.ends import End, Ends, written_uri
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.queue.upkeep import QueueUpkeep, Timing
@@ -145,9 +145,7 @@ class QueueSession(Session[RunnableQueueLink]):
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
         connections, dedicated = self._connections, self._dedicated
         publishing = connections.to_destination(ends.destination, dedicated=dedicated)
-        (upstream, local), down = await gather_both(
-            gather_both(connections.ask(ends.source), self._ask_downstream(ends.destination)), publishing
-        )
+        (upstream, local), down = await gather_both(self._ask_both(ends), publishing)
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         there = upstream.connection
         runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
@@ -168,6 +166,10 @@ class QueueSession(Session[RunnableQueueLink]):
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
+
+    async def _ask_both(self, ends: Ends) -> tuple[Shared, Shared]:
+        # As arguments of a coroutine that is cancelled before it begins, the two would never be awaited.
+        return await gather_both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
 
     async def _ask_downstream(self, end: End) -> Shared:
         """Get a connection for requests to the downstream. Some brokers close it instead of answering that a queue with

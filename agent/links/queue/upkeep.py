@@ -56,14 +56,10 @@ class Timing:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(EVERY)
-            self._tick_once(loop.time())
-
-    def _tick_once(self, now: float) -> None:
-        """Let links look that are due; those that looked go to the end of the row."""
-        looked = list(islice((link for link in self._links if link.looks_if_due(now)), MOST_LOOKS))
-        for link in looked:
-            del self._links[link]
-            self._links[link] = None
+            now = loop.time()
+            for link in list(islice((link for link in self._links if link.looks_if_due(now)), MOST_LOOKS)):
+                del self._links[link]  # to the end of the row
+                self._links[link] = None
 
 
 LOOK_UPSTREAM: Final = 30.0  # while nothing is taken
@@ -125,17 +121,12 @@ class QueueUpkeep(Upkeep):
     def looks_if_due(self, now: float) -> bool:
         """Look at the queue if it is time to, which it also is soon after messages began to move; return True if it
         was."""
-        is_time = now >= self._due_at or (
-            self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely
-        )
+        has_moved = self._counts.forwarded != self._seen_forwarded
+        is_time = now >= self._due_at or (has_moved and self._due_at - self._loop.time() > SOON)
         if is_time and not self._is_due:
             self._look_now()
             return True
         return False
-
-    @property
-    def _is_watched_closely(self) -> bool:
-        return self._due_at - self._loop.time() <= SOON
 
     def _look_now(self) -> None:
         self._is_due = True

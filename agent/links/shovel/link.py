@@ -121,7 +121,14 @@ class ShovelSession(Session[RunnableShovel]):
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        return _explained(super().explain(end))
+        """The error, with what to do if messages go to an exchange that is missing at the destination."""
+        error = super().explain(end)
+        cause = error.__cause__
+        if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
+            return error
+        advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
+        advised.__cause__, advised.side = cause, error.side
+        return advised
 
     async def open(self) -> None:
         """Open the session, without a flow if nothing is to be moved any more."""
@@ -311,16 +318,6 @@ async def _ensure_destination(
         found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):
             raise _no_exchange(connection, destination.exchange, found, doing="looking for")
-
-
-def _explained(error: BrokerError) -> BrokerError:
-    """The error, with what to do if messages go to an exchange that is missing at the destination."""
-    cause = error.__cause__
-    if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
-        return error
-    advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
-    advised.__cause__, advised.side = cause, error.side
-    return advised
 
 
 def _no_exchange(connection: Connection, exchange: str, error: ChannelClosedError, *, doing: str) -> BrokerError:
