@@ -11,7 +11,7 @@ from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
-from agent.core.links.critical import LagCritical
+from agent.core.links.lag import LagCritical
 from agent.errors import Place
 
 

@@ -14,7 +14,7 @@ from sys import intern
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict, cast
 
 from agent.core.export_event import Reason
-from agent.core.links.critical import LinkRate
+from agent.core.links.lag import LinkRate
 from agent.core.links.lifecycle import Status
 from agent.core.text.quantities import rfc3339
 from agent.status.json_schema import Count, Seconds, Time

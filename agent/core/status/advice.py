@@ -7,7 +7,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import Final
 
-from agent.core.links.critical import NO_LAG, LagDescription
+from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need, Permission, escaped, grant_command

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from agent.core.links.critical import NO_LAG, LagDescription
+from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need

@@ -26,7 +26,7 @@ from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
-from agent.core.links.critical import LagCritical
+from agent.core.links.lag import LagCritical
 from agent.core.rules.patterns import Pattern
 from agent.definitions.document.yaml import LongNumber
 from agent.errors import UriError

@@ -28,7 +28,7 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties
-from agent.core.links.probe import OnItsWay, Passage
+from agent.core.links.lag import OnItsWay, Passage
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.flow import Flow

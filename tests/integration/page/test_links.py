@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
-from agent.core.links.critical import LagCritical
+from agent.core.links.lag import LagCritical
 from agent.errors import FailureKind
 from agent.status.entry import Gauges
 from agent.status.views import link_view

@@ -6,7 +6,7 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
-from agent.core.links.critical import LagCritical
+from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from agent.core.export_event import Reason
-from agent.core.links.critical import LinkRate
+from agent.core.links.lag import LinkRate
 from agent.core.links.lifecycle import Status
 from agent.status.history import (
     EVERY,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.critical import NO_LAG, LagDescription
+from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
 from agent.core.status.acknowledgements import Acknowledgement, acknowledged
 from agent.core.status.advice import advice, grouped

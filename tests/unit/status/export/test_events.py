@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType
-from agent.core.links.critical import LagCritical
+from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
 from agent.core.links.upstream_account import Compared
 from agent.core.model import LinkSettings
