@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agent.core.links.naming import named_so
+from agent.core.model import named_so
 from agent.core.text.suggest import did_you_mean
 from agent.errors import UnknownLinkError
 

@@ -17,6 +17,7 @@ from agent.core.links.lifecycle import Pause, Signal
 from agent.core.links.restarts import purpose_of
 from agent.core.links.served_by import Other
 from agent.core.model import Link
+from agent.core.replicas.slots import Token
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.runtime.replicas.replica import Replica
 from agent.runtime.runner import LinkRunner
@@ -160,11 +161,12 @@ class OperatorRequests:
         if runner.has_recalled:
             self._remember(runner)
         else:
-            if (pause := self._replica.pause_of(link.id)) is not None:
+            stored = self._replica.stored(runner.slot)
+            if (pause := stored.paused.get(link.id)) is not None:
                 runner.send(pause)
-            if (known := self._replica.acknowledged(link.id)) is not None:
+            if (known := stored.acknowledged.get(link.id)) is not None:
                 self._board.acknowledge({link.id: known})
-            if self._replica.has_finished(link):
+            if _has_finished(link, stored):
                 runner.has_completed_before()
             if (asked := self._for_here.take(link.id)) is not None:
                 self._do(runner, asked.action, asked.pause)
@@ -172,11 +174,11 @@ class OperatorRequests:
 
     def recall_changed(self, runner: LinkRunner) -> None:
         """Apply what another agent has changed in the stored state of a link that runs here."""
-        pause = self._replica.pause_of(runner.link.id)
+        stored = self._replica.stored(runner.slot)
         runner.has_recalled = True
-        if self._replica.has_finished(runner.link):
+        if _has_finished(runner.link, stored):
             runner.has_completed_before()
-        if pause is not None:
+        if (pause := stored.paused.get(runner.link.id)) is not None:
             runner.send(pause)
         elif runner.state.paused:
             runner.send(Signal.RESUME)
@@ -200,3 +202,9 @@ class OperatorRequests:
         self._replica.remember_acknowledged({link_id: None})
         if not keeps_pause:
             self._replica.remember_pause(link_id, None)
+
+
+def _has_finished(link: Link, stored: Token) -> bool:
+    """True if the stored state says that the link has done what it is defined for, here or elsewhere."""
+    purpose = stored.finished.get(link.id)
+    return purpose is not None and purpose == purpose_of(link)

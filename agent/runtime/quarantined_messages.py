@@ -17,8 +17,7 @@ from agent.amqp.queue_browser import BrowsedMessage, QueueBrowser, browse
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.naming import named_so
-from agent.core.model import Definitions, Link
+from agent.core.model import Definitions, Link, named_so
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper

@@ -24,10 +24,6 @@ def _text(value: object) -> str:
     return printable(value[:MOST]).strip()[:MOST] if isinstance(value, str) else ""
 
 
-def to_value(pause: Pause) -> dict[str, Any]:
-    return {"by": pause.by, "at": pause.at, "reason": pause.reason}
-
-
 def from_value(value: object) -> Pause:
     """A pause from a stored value. The link is paused whatever the value holds, since anybody may have written it."""
     given: Mapping[str, Any] = value if isinstance(value, dict) else {}

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from agent.core.links.lifecycle import Pause
-from agent.core.links.pauses import from_value, to_value
-from agent.core.replicas.slots import FORMAT, SLOTS
+from agent.core.links.pauses import from_value
+from agent.core.replicas.slots import FORMAT, SLOTS, read_message
 
-MOST_BYTES: Final = 4 * 1024 * 1024
 MOST_LINKS: Final = 100_000
 _LONGEST: Final = 255
 _ID: Final = 8  # characters of a link's id
@@ -58,7 +57,7 @@ class Asked:
     pause: Pause | None = None
 
     def encode(self) -> bytes:
-        about = None if self.pause is None else to_value(self.pause)
+        about = None if self.pause is None else asdict(self.pause)
         return _encoded("asked", replica=self.replica, link=self.link, action=self.action, about=about)
 
 
@@ -81,13 +80,8 @@ def _encoded(kind: str, **values: object) -> bytes:
 
 
 def decode(body: bytes) -> Message | None:
-    if len(body) > MOST_BYTES:
-        return None
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or not _is_name(found.get("replica")):
+    found = read_message(body)
+    if not _is_name(found.get("replica")):
         return None
     match found.get("kind"):
         case "report":

@@ -9,9 +9,8 @@ from typing import Final
 from agent.core.model import Link, LinkKind
 from agent.core.replicas.fair_shares import has_room, load_of, surplus_of_empty, surpluses
 from agent.core.replicas.group import AgentGroup, AgentOfGroup
-from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Report
-from agent.core.replicas.slots import SLOTS, slot_of
+from agent.core.replicas.slots import SLOTS, Held, slot_of
 from agent.errors import Failure
 
 LEASE: Final = 1.7

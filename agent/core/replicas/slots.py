@@ -1,19 +1,35 @@
-"""The slot that a link belongs to, and the names of a group's slots at the broker.
+"""The slots of a group: the one that a link belongs to, their names at the broker, and the token in a slot's queue.
 
-All replicas have to agree on this, so the names carry the number of this format: agents with another one don't meet.
+The replica that receives a slot's token holds the slot. The token carries what the next holder has to know. All
+replicas have to agree on slots and names, so the names carry the number of this format: agents with another one don't
+meet.
+
+Why: docs/decisions/0050-acknowledged-by-link.md
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from agent.core.links.lifecycle import Pause
+from agent.core.links.pauses import from_value
 from agent.core.rules.names import AGENT_PREFIX
+from agent.core.status import acknowledgements
+from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement
 
 FORMAT: Final = 1
 SLOTS: Final = 64
 """Few enough for a broker to hold their queues at no cost, and many enough to share few links evenly."""
 LONGEST_GROUP: Final = 150  # bytes of a group's name; a queue's has 255
+MOST_BYTES: Final = 4 * 1024 * 1024  # of a message: a thousand links that are paused, with long reasons
+MOST_ENTRIES: Final = 10_000
+MOST_NUMBER: Final = 2**40  # a token that says more isn't ours
+
+_Known = TypeVar("_Known")
 
 
 def slot_of(link_id: str) -> int:
@@ -44,3 +60,115 @@ def exchange(group: str) -> str:
 def own_queue(group: str, replica: str) -> str:
     """The name of the queue from which one replica receives the messages of the others."""
     return f"{AGENT_PREFIX}replica {FORMAT} of {_short(group)}, {replica}"
+
+
+def read_message(body: bytes) -> dict[str, Any]:
+    """The JSON object in a message, of a replica or with a token. Anybody may publish there: what isn't one of ours
+    counts as empty."""
+    if len(body) > MOST_BYTES:
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The token of a slot. Of several in one queue the one with the highest number counts.
+
+    `paused`: the links that somebody has paused. `tried`: the replicas that couldn't run the slot's links, and when
+    they gave it up, in seconds since 1970. `finished`: the links that have done what they were defined for, and what
+    that was (`purpose_of`). `acknowledged`: the links whose trouble somebody knows.
+    """
+
+    number: int = 0
+    paused: Mapping[str, Pause] = field(default_factory=dict)
+    tried: Mapping[str, float] = field(default_factory=dict)
+    finished: Mapping[str, str] = field(default_factory=dict)
+    acknowledged: Mapping[str, Acknowledgement] = field(default_factory=dict)
+
+    def with_paused(self, link: str, pause: Pause | None) -> Token:
+        """The same with a link that is paused, or no longer paused."""
+        paused = _with(self.paused, link, pause)
+        return self if paused is self.paused else replace(self, paused=paused)
+
+    def with_finished(self, link: str, purpose: str | None) -> Token:
+        """The same with a link that has done what it was defined for, or is to do it again."""
+        finished = _with(self.finished, link, purpose)
+        return self if finished is self.finished else replace(self, finished=finished)
+
+    def with_acknowledged(self, links: Mapping[str, Acknowledgement | None]) -> Token:
+        """The same with links whose trouble is acknowledged, or no longer acknowledged. Only as many as fit are
+        remembered."""
+        known = self.acknowledged
+        for link, each in links.items():
+            if each is None or link in known or len(known) < MOST_REMEMBERED:
+                known = _with(known, link, each)
+        return self if known == self.acknowledged else replace(self, acknowledged=known)
+
+    def encode(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+
+
+def _with(known: Mapping[str, _Known], link: str, value: _Known | None) -> Mapping[str, _Known]:
+    if known.get(link) == value:
+        return known
+    others = {each: former for each, former in known.items() if each != link}
+    return others if value is None else {**others, link: value}
+
+
+def read_token(body: bytes) -> Token:
+    """The token in a message; one that is no token counts as an empty one."""
+    found = read_message(body)
+    number = found.get("number")
+    return Token(
+        number if isinstance(number, int) and 0 <= number <= 2 * MOST_NUMBER else 0,
+        _entries(found.get("paused"), from_value),
+        _entries(found.get("tried"), lambda at: float(at) if _is_number(at) else None),
+        _entries(found.get("finished"), lambda what: what if isinstance(what, str) else None),
+        _entries(found.get("acknowledged"), acknowledgements.from_value, most=MOST_REMEMBERED),
+    )
+
+
+def _entries(value: object, read: Callable[[Any], _Known | None], *, most: int = MOST_ENTRIES) -> dict[str, _Known]:
+    """The usable ones of the first entries of an object."""
+    given = tuple(value.items())[:most] if isinstance(value, dict) else ()
+    return {name: found for name, each in given if (found := read(each)) is not None}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**53
+
+
+@dataclass(slots=True)
+class Held:
+    """A slot that this replica holds, by its token."""
+
+    token: Token  # the latest one, which may be on its way
+    delivery: int  # of the one that arrived last, which stays unacknowledged for as long as the slot is held
+    since: float
+    is_leaving: bool = False
+    waits_for: str | None = None  # the replica that held it before, and didn't give it up
+    taken_at: float = 0.0
+    _delivered: int = field(init=False)  # its number
+
+    def __post_init__(self) -> None:
+        self._delivered = self.token.number
+
+    def take(self, delivery: int, token: Token) -> int:
+        """Take another token of the slot and keep the later one; returns the delivery that isn't needed any more."""
+        if token.number <= self._delivered or token.number > MOST_NUMBER:
+            return delivery
+        if token.number > self.token.number:
+            self.token = token
+        former, self.delivery, self._delivered = self.delivery, delivery, token.number
+        return former
+
+    def renew(self, now: float, changed: Token | None = None) -> Token:
+        """The next token, `changed` or with the same content. Once it is delivered, the former one isn't needed any
+        more."""
+        self.since = now
+        self.token = replace(changed or self.token, number=self.token.number + 1)
+        return self.token

@@ -23,7 +23,7 @@ from agent.core import fields
 from agent.core.fields import Table
 from agent.core.replicas import slots
 from agent.core.replicas.messages import Asked
-from agent.core.replicas.token import Token
+from agent.core.replicas.slots import Token
 from agent.core.rules.names import AGENT_PREFIX
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.tasks import GuardedTasks

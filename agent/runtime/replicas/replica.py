@@ -21,13 +21,11 @@ from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.backoff import delay
 from agent.core.links.lifecycle import Pause
-from agent.core.links.restarts import purpose_of
 from agent.core.model import Link
-from agent.core.replicas import messages, token
-from agent.core.replicas.holding import Held
+from agent.core.replicas import messages
 from agent.core.replicas.messages import Asked, Leaving, Removed, Report
 from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
-from agent.core.replicas.slots import SLOTS, slot_of
+from agent.core.replicas.slots import SLOTS, Held, Token, read_token, slot_of
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import AgentError, BrokerError, Failure, Side
 from agent.runtime.replicas.fence import TICK, Fence, no_lease
@@ -58,6 +56,7 @@ REFUSED_FOR: Final = 30.0
 ANSWER_EVERY: Final = 1.0
 ALONE_FOR: Final = 300.0
 LOOK_EVERY: Final = 0.02  # whether links have ended
+NOTHING_STORED: Final = Token()
 
 log = structlog.get_logger()
 
@@ -167,34 +166,24 @@ class Replica:
     def holds(self, slot: int) -> bool:
         return slot in self._sharing.held
 
-    def pause_of(self, link_id: str) -> Pause | None:
-        """The stored pause of a link; None if it isn't paused, or if its slot isn't held here."""
-        held = self._sharing.held.get(slot_of(link_id))
-        return None if held is None else held.token.paused.get(link_id)
+    def stored(self, slot: int) -> Token:
+        """The state that is stored with a slot; an empty one where the slot isn't held here."""
+        held = self._sharing.held.get(slot)
+        return NOTHING_STORED if held is None else held.token
+
+    def _store(self, slot: int, changed: Token) -> None:
+        """Store a state for the next holder of the slot, which may be this agent after a restart."""
+        held = self._sharing.held.get(slot)
+        if held is not None and self._lease is not None and changed is not held.token:
+            self._lease.put_token(slot, held.renew(self._loop.time(), changed).encode())
 
     def remember_pause(self, link_id: str, pause: Pause | None) -> None:
-        """Store the pause of a link for the next holder of the slot, which may be this agent after a restart."""
         slot = slot_of(link_id)
-        held = self._sharing.held.get(slot)
-        if held is not None and self._lease is not None and held.token.paused.get(link_id) != pause:
-            self._lease.put_token(slot, held.pause(link_id, pause, self._loop.time()).encode())
-
-    def has_finished(self, link: Link) -> bool:
-        """True if the stored state says that the link has done what it is defined for, here or elsewhere."""
-        held = self._sharing.held.get(slot_of(link.id))
-        purpose = None if held is None else held.token.finished.get(link.id)
-        return purpose is not None and purpose == purpose_of(link)
+        self._store(slot, self.stored(slot).with_paused(link_id, pause))
 
     def remember_finished(self, link_id: str, purpose: str | None) -> None:
         slot = slot_of(link_id)
-        held = self._sharing.held.get(slot)
-        if held is not None and self._lease is not None and held.token.finished.get(link_id) != purpose:
-            self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
-
-    def acknowledged(self, link_id: str) -> Acknowledgement | None:
-        """The stored acknowledgement of a link's trouble; None if there is none, or if its slot isn't held here."""
-        held = self._sharing.held.get(slot_of(link_id))
-        return None if held is None else held.token.acknowledged.get(link_id)
+        self._store(slot, self.stored(slot).with_finished(link_id, purpose))
 
     def remember_acknowledged(self, links: Mapping[str, Acknowledgement | None]) -> None:
         """Store acknowledgements, with one token for all links of a slot."""
@@ -202,11 +191,7 @@ class Replica:
         for link_id, known in links.items():
             by_slot[slot_of(link_id)][link_id] = known
         for slot, of_slot in by_slot.items():
-            held = self._sharing.held.get(slot)
-            if held is None or self._lease is None:
-                continue
-            if (renewed := held.acknowledge(of_slot, self._loop.time())) is not None:
-                self._lease.put_token(slot, renewed.encode())
+            self._store(slot, self.stored(slot).with_acknowledged(of_slot))
 
     def ask_others(self, link_id: str, action: str, pause: Pause | None) -> bool:
         """Pass a request on to the other agents. The one that runs the link carries it out; the others keep the last
@@ -226,8 +211,7 @@ class Replica:
         tried = self._sharing.tried(slot, time.time())
         if tried is None or self._lease is None or not self._lease.may_publish or slot in self._releasing:
             return
-        renewed = self._sharing.held[slot].note_tried(tried, self._loop.time())
-        self._lease.put_token(slot, renewed.encode())
+        self._store(slot, replace(self.stored(slot), tried=tried))
         self._release_soon(slot)
 
     # The connection
@@ -287,7 +271,7 @@ class Replica:
             self._fence.move(lease)
             self._report(asks=True)
             for slot in lacking:
-                lease.put_token(slot, token.Token().encode())
+                lease.put_token(slot, Token().encode())
             await self._watch(lease)
         finally:
             if self._fence.has_ended:
@@ -419,7 +403,7 @@ class Replica:
         if since > LOST_FOR and not self._releasing and self._sharing.hears_others(now):
             self._healed_at = now
             for slot in self._sharing.lost:
-                lease.put_token(slot, token.Token().encode())
+                lease.put_token(slot, Token().encode())
 
     def _report(self, *, asks: bool = False) -> None:
         if self._lease is None or not self._lease.may_publish:
@@ -432,7 +416,7 @@ class Replica:
     # What arrives
 
     def _token_arrived(self, slot: int, delivery: int, body: bytes) -> None:
-        found = token.decode(body)
+        found = read_token(body)
         held = self._sharing.held.get(slot) or self._arrived.get(slot)
         if held is not None:
             self._take_another(slot, held, delivery, found)
@@ -441,7 +425,7 @@ class Replica:
             self._loop.call_soon(self._take_arrived)
         self._arrived[slot] = Held(found, delivery, self._loop.time())
 
-    def _take_another(self, slot: int, held: Held, delivery: int, found: token.Token) -> None:
+    def _take_another(self, slot: int, held: Held, delivery: int, found: Token) -> None:
         former = held.token
         needless = held.take(delivery, found)
         if self._lease is not None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import pytest
 
 from agent.core.links.lifecycle import Pause
-from agent.core.links.pauses import MOST, from_value, paused, to_value
+from agent.core.links.pauses import MOST, from_value, paused
 
 
 def test_it_is_read_as_it_was_written() -> None:
     pause = paused("ann@ops", 1_790_000_000.5, "disk is replaced")
-    assert from_value(to_value(pause)) == pause
+    assert from_value(asdict(pause)) == pause
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from agent.core.links.lifecycle import Pause
 from agent.core.model import LinkKind
 from agent.core.replicas.group import SILENCE
-from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Report
 from agent.core.replicas.sharing import (
     AGAIN,
@@ -23,8 +22,7 @@ from agent.core.replicas.sharing import (
     Elsewhere,
     Sharing,
 )
-from agent.core.replicas.slots import SLOTS
-from agent.core.replicas.token import Token
+from agent.core.replicas.slots import SLOTS, Held, Token
 from tests.unit.core.some_links import exchange_link
 
 LATE = 100.0
@@ -303,20 +301,22 @@ class TestHeld:
     def test_two_changes_in_a_row_are_both_remembered(self) -> None:
         """Before the first of their tokens has come back."""
         found = held()
-        first = found.pause(link(0), PAUSE, 1.0)
-        second = found.pause(link(1), PAUSE, 2.0)
+        first = found.renew(1.0, found.token.with_paused(link(0), PAUSE))
+        second = found.renew(2.0, found.token.with_paused(link(1), PAUSE))
         assert (first.number, second.number) == (1, 2)
         assert found.take(2, first) == 1
         assert found.token == second
         assert found.take(3, second) == 2
         assert found.renew(3.0).paused.keys() == {link(0), link(1)}
-        assert found.pause(link(0), None, 4.0).paused == {link(1): PAUSE}
+        assert found.renew(4.0, found.token.with_paused(link(0), None)).paused == {link(1): PAUSE}
 
     def test_what_has_finished_is_remembered_beside_what_is_paused(self) -> None:
         found = held()
-        found.pause(link(0), PAUSE, 1.0)
-        assert found.finish(link(1), "one thing", 2.0) == Token(2, {link(0): PAUSE}, finished={link(1): "one thing"})
-        assert found.finish(link(1), None, 3.0) == Token(3, {link(0): PAUSE})
+        found.renew(1.0, found.token.with_paused(link(0), PAUSE))
+        assert found.renew(2.0, found.token.with_finished(link(1), "one thing")) == Token(
+            2, {link(0): PAUSE}, finished={link(1): "one thing"}
+        )
+        assert found.renew(3.0, found.token.with_finished(link(1), None)) == Token(3, {link(0): PAUSE})
 
 
 @pytest.mark.parametrize(
