@@ -9,13 +9,13 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from agent.amqp.connect import connect_any
-from agent.amqp.declares import Found, Presence, probe
+from agent.amqp.declares import Found, Presence, QueueFound, probe
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import (
     Action,
@@ -38,7 +38,7 @@ from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
-from agent.links.ends import reachable
+from agent.links.ends import End, reachable
 from agent.slices import steps_in_slices
 
 PATIENCE: Final = 10.0  # seconds for a broker to let us in; others go on meanwhile
@@ -80,8 +80,13 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
     links = tuple(reading.judged(link, has_known_bindings=False) for link in resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)
     uris = configuration.settings.downstream.uris
-    sights = await _look(uris, links, reading.cluster)
-    destinations = await look_at_destinations(uris, links)
+    sights = await _look(
+        ((link, _source(link, uris)) for link in links),
+        partial(_source_names, cluster=reading.cluster),
+        partial(_source_sight, cluster=reading.cluster),
+    )
+    shovels = ((link, _destination(link, uris)) for link in links if isinstance(link, ShovelLink))
+    destinations = await _look(shovels, _destination_names, _destination_sight)
     sights |= {link_id: replace(sights[link_id], destination=seen) for link_id, seen in destinations.items()}
     ended: tuple[RunningLink, ...] = ()
     if agent is not None and agent.cluster == reading.cluster:
@@ -159,56 +164,55 @@ def _declarations(downstream: Downstream, reading: Reading) -> tuple[Action, ...
     )
 
 
-Endpoint = tuple[str, str, tuple[AmqpUri, ...]]
-"""An upstream as one vhost of the downstream reaches it: its name, that vhost, the addresses."""
+Names = tuple[set[str], set[str]]
+"""Of queues and exchanges."""
+LinkT = TypeVar("LinkT", bound=Link)
 
 
-async def _look(downstream: Sequence[AmqpUri], links: Iterable[Link], cluster: str) -> dict[str, Sight]:
-    by_endpoint: dict[Endpoint, list[Link]] = defaultdict(list)
-    for link in links:
-        by_endpoint[link.upstream, link.vhost, link.uris].append(link)
+async def _look(
+    ends: Iterable[tuple[LinkT, End]],
+    names_of: Callable[[LinkT, Site], Names],
+    sight: Callable[[LinkT, str, Site, Found], Sight],
+) -> dict[str, Sight]:
+    """Look at the broker at an end of each link: for its names, which `sight` then judges."""
+    by_end: dict[End, list[LinkT]] = defaultdict(list)
+    for link, end in ends:
+        by_end[end].append(link)
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def look(endpoint: Endpoint, of_endpoint: list[Link]) -> Mapping[str, Sight]:
-        async with gate:
-            return await _look_at(endpoint, of_endpoint, downstream, cluster)
+    async def look_at(end: End, links: list[LinkT]) -> dict[str, Sight]:
+        broker = str(end.uris[0])
+        connect = partial(
+            connect_any, where=end.where, name=CONNECTION_NAME, default_vhost=end.default_vhost, within=PATIENCE
+        )
+        try:
+            async with gate, await connect(random.sample(end.uris, len(end.uris))) as connection:
+                broker = str(connection.uri)
+                site = Site(connection.server.cluster_name, connection.vhost)
+                asked = [names_of(link, site) for link in links]
+                found = await probe(
+                    connection,
+                    queues=set[str]().union(*(queues for queues, _ in asked)),
+                    exchanges=set[str]().union(*(exchanges for _, exchanges in asked)),
+                    spare=partial(connect, [connection.uri]),
+                )
+        except BrokerError as error:
+            unseen = Sight(broker, error=str(error), failure=error.failure)
+            return {link.id: unseen for link in links}
+        return {link.id: sight(link, broker, site, found) for link in links}
 
-    sights = await asyncio.gather(*(look(endpoint, found) for endpoint, found in by_endpoint.items()))
-    return {link_id: sight for seen in sights for link_id, sight in seen.items()}
-
-
-async def _look_at(
-    endpoint: Endpoint, links: list[Link], downstream: Sequence[AmqpUri], cluster: str
-) -> Mapping[str, Sight]:
-    upstream, vhost, uris = endpoint
-    default_vhost = vhost if upstream else DEFAULT_VHOST
-    reachable = [each for uri in uris for each in _reachable(uri, downstream, default_vhost)]
-    broker = str(reachable[0])
-    connect = partial(
-        connect_any,
-        where=f"upstream {upstream}" if upstream else "shovel source",
-        name=CONNECTION_NAME,
-        default_vhost=default_vhost,
-        within=PATIENCE,
-    )
-    try:
-        async with await connect(random.sample(reachable, len(reachable))) as connection:
-            broker = str(connection.uri)
-            site = Site(connection.server.cluster_name, connection.vhost)
-            queues, exchanges = _names_to_ask(links, site, cluster)
-            again = partial(connect, [connection.uri])
-            standing = await probe(connection, queues=queues, exchanges=exchanges, spare=again)
-    except BrokerError as error:
-        unseen = Sight(broker, error=str(error), failure=error.failure)
-        return {link.id: unseen for link in links}
-    return {link.id: _sight(link, broker, site, standing=standing, cluster=cluster) for link in links}
+    sights = await asyncio.gather(*(look_at(end, links) for end, links in by_end.items()))
+    return {link_id: seen for of_end in sights for link_id, seen in of_end.items()}
 
 
-def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], default_vhost: str) -> list[AmqpUri]:
-    """An empty host is the downstream itself, in the vhost that the URI names."""
-    if not uri.is_downstream_itself:
-        return [uri]
-    return [each.in_vhost(uri.vhost(default_vhost)) for each in downstream]
+def _source(link: Link, downstream: Sequence[AmqpUri]) -> End:
+    if not link.upstream:
+        return End("shovel source", reachable(link.uris, DEFAULT_VHOST, downstream), DEFAULT_VHOST)
+    return End(f"upstream {link.upstream}", reachable(link.uris, link.vhost, downstream), link.vhost)
+
+
+def _destination(link: ShovelLink, downstream: Sequence[AmqpUri]) -> End:
+    return End("shovel destination", reachable(link.shovel.destination_uris, DEFAULT_VHOST, downstream))
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
@@ -228,23 +232,18 @@ def _exchange_of(link: Link) -> str:
     return link.remote_name
 
 
-def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[str], set[str]]:
-    queues: set[str] = set()
-    exchanges: set[str] = set()
-    for link in links:
-        queue = _queue_of(link, site, cluster)
-        if queue is None:
-            exchanges.update(filter(None, [_exchange_of(link)]))
-            continue
-        queues.add(queue)
-        if isinstance(link, ExchangeLink):
-            exchanges.add(link.remote_name)
-            exchanges.update(names.internal_exchange(queue, letter) for letter in names.LETTERS)
-            exchanges.update(filter(None, [names.canary(link.remote_name, queue, site.vhost)]))
-    return queues, exchanges
+def _source_names(link: Link, site: Site, *, cluster: str) -> Names:
+    queue = _queue_of(link, site, cluster)
+    if queue is None:
+        return set(), {*filter(None, [_exchange_of(link)])}
+    if not isinstance(link, ExchangeLink):
+        return {queue}, set()
+    internal = (names.internal_exchange(queue, letter) for letter in names.LETTERS)
+    canary = names.canary(link.remote_name, queue, site.vhost)
+    return {queue}, {link.remote_name, *internal, *filter(None, [canary])}
 
 
-def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str) -> Sight:
+def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, cluster: str) -> Sight:
     queue = _queue_of(link, site, cluster) or ""
     found = standing.queues.get(queue)
     if found is not None and found.presence not in {Presence.EXISTS, Presence.MISSING}:
@@ -256,57 +255,27 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str
         site,
         Seen(
             exchange_exists=_exchange_of(link) in exist,
-            queue=QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
+            queue=_queue_seen(found),
             letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in exist),
             canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,
         ),
     )
 
 
-async def look_at_destinations(downstream: Sequence[AmqpUri], links: Iterable[Link]) -> dict[str, Sight]:
-    by_uris: dict[tuple[AmqpUri, ...], list[ShovelLink]] = defaultdict(list)
-    for link in links:
-        if isinstance(link, ShovelLink):
-            by_uris[reachable(link.shovel.destination_uris, DEFAULT_VHOST, downstream)].append(link)
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def look(uris: tuple[AmqpUri, ...], found: list[ShovelLink]) -> Mapping[str, Sight]:
-        async with gate:
-            return await _look_at_destination(uris, found)
-
-    sights = await asyncio.gather(*(look(uris, found) for uris, found in by_uris.items()))
-    return {link_id: sight for seen in sights for link_id, sight in seen.items()}
+def _queue_seen(found: QueueFound | None) -> QueueSeen | None:
+    if found is None or found.presence is not Presence.EXISTS:
+        return None
+    return QueueSeen(found.messages, found.consumers)
 
 
-async def _look_at_destination(uris: tuple[AmqpUri, ...], links: list[ShovelLink]) -> Mapping[str, Sight]:
-    queues = {link.shovel.destination.queue for link in links if isinstance(link.shovel.destination, QueueDestination)}
-    connect = partial(
-        connect_any,
-        where="shovel destination",
-        name=CONNECTION_NAME,
-        default_vhost=DEFAULT_VHOST,
-        within=PATIENCE,
-    )
-    try:
-        async with await connect(random.sample(uris, len(uris))) as connection:
-            broker = str(connection.uri)
-            site = Site(connection.server.cluster_name, connection.vhost)
-            exchanges = {*filter(None, map(_destination_exchange, links))}
-            found = await probe(
-                connection, queues=queues, exchanges=exchanges, spare=partial(connect, [connection.uri])
-            )
-    except BrokerError as error:
-        unseen = Sight(str(uris[0]), error=str(error), failure=error.failure)
-        return {link.id: unseen for link in links}
-    return {link.id: _destination_sight(link, broker, site, found=found) for link in links}
-
-
-def _destination_exchange(link: ShovelLink) -> str:
+def _destination_names(link: ShovelLink, _: Site) -> Names:
     destination = link.shovel.destination
-    return "" if isinstance(destination, QueueDestination) else destination.exchange or ""
+    if isinstance(destination, QueueDestination):
+        return {destination.queue}, set()
+    return set(), {*filter(None, [destination.exchange])}
 
 
-def _destination_sight(link: ShovelLink, broker: str, site: Site, *, found: Found) -> Sight:
+def _destination_sight(link: ShovelLink, broker: str, site: Site, found: Found) -> Sight:
     destination = link.shovel.destination
     if isinstance(destination, QueueDestination):
         queue = found.queues[destination.queue]
@@ -314,7 +283,6 @@ def _destination_sight(link: ShovelLink, broker: str, site: Site, *, found: Foun
             error = f"shovel destination: queue {destination.queue!r}: {queue.detail}"
             failure = replace(queue.failure or UNKNOWN, is_permanent=queue.presence is Presence.REFUSED)
             return Sight(broker, site, error=error, failure=failure)
-        exists = queue.presence is Presence.EXISTS
-        return Sight(broker, site, Seen(queue=QueueSeen(queue.messages, queue.consumers) if exists else None))
+        return Sight(broker, site, Seen(queue=_queue_seen(queue)))
     exchange = found.exchanges.get(destination.exchange or "")
     return Sight(broker, site, Seen(exchange_exists=exchange is not None and exchange.presence is Presence.EXISTS))
