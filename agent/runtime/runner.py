@@ -44,36 +44,10 @@ class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account",
-        "_brokers",
-        "_built_under",
-        "_idle_backlog",
-        "_idle_task",
-        "_is_renewed",
-        "_is_troubled",
-        "_kinds",
-        "_looked_at",
-        "_loop",
-        "_on_change",
-        "_removal_wait",
-        "_removing",
-        "_runnable",
-        "_seen",
-        "_served_by",
-        "_session",
-        "_tasks",
-        "_timer",
-        "_turn",
-        "_was_served",
-        "counts",
-        "ends",
-        "finished",
-        "has_recalled",
-        "has_removed",
-        "link",
-        "note",
-        "slot",
-        "state",
+        "_account", "_brokers", "_built_under", "_idle_backlog", "_idle_task", "_is_renewed", "_is_troubled", "_kinds",
+        "_looked_at", "_loop", "_on_change", "_removal_wait", "_removing", "_runnable", "_seen", "_served_by",
+        "_session", "_tasks", "_timer", "_turn", "_was_served", "counts", "ends", "finished", "has_recalled",
+        "has_removed", "link", "note", "slot", "state",
     )  # fmt: skip
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
@@ -117,6 +91,7 @@ class LinkRunner:
     def gauges(self) -> Gauges:
         """The gauges of the link at this moment, for the board."""
         flow, session, runnable = self._flow, self._session.current, self._runnable
+        trouble, idle = (flow.trouble, flow.idle) if flow else ("", "")
         return Gauges(
             in_flight=self.in_flight,
             unsettled=self._session.unsettled,
@@ -132,8 +107,8 @@ class LinkRunner:
             upstream_cluster=runnable.upstream_cluster,
             uri=runnable.uri,
             met=session.met if session else (),
-            note="; ".join(filter(None, (self._trouble, self._idle, self.note))),
-            trouble=self._trouble,
+            note="; ".join(filter(None, (trouble, idle, self.note))),
+            trouble=trouble,
             is_refused=flow is not None and flow.is_refused,
             upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",
@@ -189,14 +164,6 @@ class LinkRunner:
         return self._session.flow
 
     @property
-    def _trouble(self) -> str:
-        return self._flow.trouble if self._flow else ""
-
-    @property
-    def _idle(self) -> str:
-        return self._flow.idle if self._flow else ""
-
-    @property
     def in_flight(self) -> int:
         return self._flow.in_flight if self._flow else 0
 
@@ -249,30 +216,19 @@ class LinkRunner:
 
     def tick(self, now: float) -> bool:
         """Look after the link; True if anything moved since the last time, or is in flight."""
-        session, counts = self._session.current, self.counts
+        session, flow, counts = self._session.current, self._flow, self.counts
         if session is not None and not self.state.blocked and self.state.stalled is None and session.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
-        if session is not None and self.state.phase is Phase.OPEN:
-            self._judge(session.tick(now, is_blocked=bool(self.state.blocked)))
-            self._log_trouble()
-            self._share_again(now)
-            dropped, trouble = sum(counts.dropped.values()), self._trouble
-            bound, backlog = self._runnable.bound, session.backlog
-            notes = self.note, trouble, self._idle
-            quarantined = sum(counts.quarantined.values())
-            probe = self._flow.last_probe if self._flow else None
+        if session is not None and flow is not None and self.state.phase is Phase.OPEN:
+            self._judge(flow, session.tick(now, is_blocked=bool(self.state.blocked)))
+            self._log_trouble(flow.trouble)
+            self._share_again(flow, now)
+            lost = sum(counts.dropped.values()), sum(counts.quarantined.values()), counts.returned
+            notes = self.note, flow.trouble, flow.idle
             seen = (
-                probe,
-                counts.forwarded,
-                counts.bytes,
-                counts.returned,
-                dropped,
-                quarantined,
-                backlog,
-                bound,
-                *notes,
-            )
+                counts.forwarded, counts.bytes, *lost, session.backlog, self._runnable.bound, flow.last_probe, *notes
+            )  # fmt: skip
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         elif self._idle_backlog is not None:
@@ -281,39 +237,25 @@ class LinkRunner:
         self._seen = seen
         return has_moved
 
-    def _judge(self, waited: float) -> None:
-        is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
-        is_due = waited >= self._brokers.stall_after
-        if (is_due or unproved) and not is_stalled:
-            held_at = self._flow.held_at if self._flow else Side.DOWNSTREAM
-            stalled = lifecycle.Stalled(self._why_stalled(waited), held_at) if is_due else self._unproved(unproved)
-            self.send(stalled)
-        elif not is_due and not unproved and is_stalled:
+    def _judge(self, flow: Flow, waited: float) -> None:
+        is_due, is_stalled = waited >= self._brokers.stall_after, self.state.stalled is not None
+        if is_due and not is_stalled:
+            self.send(lifecycle.Stalled(_why_stalled(flow, waited), flow.held_at))
+        elif flow.unproved and not is_stalled:
+            self.send(lifecycle.Stalled(flow.unproved, flow.unproved_by))
+        elif is_stalled and not is_due and not flow.unproved:
             self.send(Signal.PROGRESSED)
 
-    def _unproved(self, why: str) -> lifecycle.Stalled:
-        return lifecycle.Stalled(why, self._flow.unproved_by if self._flow else Side.DOWNSTREAM)
-
-    def _why_stalled(self, waited: float) -> str:
-        """The reason of a stall. The downstream owes nothing where nothing is on the way to it."""
-        trouble = self._trouble
-        if trouble and not self.in_flight:
-            return trouble
-        late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
-        return f"{late}; {trouble}" if trouble else late
-
-    def _log_trouble(self) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         """Log once when messages begin not to go through; their number is shown, and not logged each time."""
-        trouble = self._trouble
         if trouble and not self._is_troubled:
             link = self.link
             log.warning("messages held", link=link.id, vhost=link.vhost, name=link.name, reason=trouble)
         self._is_troubled = bool(trouble)
 
-    def _share_again(self, now: float) -> None:
+    def _share_again(self, flow: Flow, now: float) -> None:
         """Restart a link that was suspected for long enough: it shares connections with the others again."""
-        flow, is_over = self._flow, not self._runnable.is_suspected(now)
-        if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
+        if flow.is_watched and not self._runnable.is_suspected(now):
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
             self.send(Signal.RESTART)
 
@@ -577,3 +519,11 @@ class LinkRunner:
 
     def _is_still_unwanted(self) -> bool:
         return self.state.unwanted is not None and not self.state.is_stopped
+
+
+def _why_stalled(flow: Flow, waited: float) -> str:
+    """The reason of a stall. The downstream owes nothing where nothing is on the way to it."""
+    if flow.trouble and not flow.in_flight:
+        return flow.trouble
+    late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
+    return f"{late}; {flow.trouble}" if flow.trouble else late

@@ -55,18 +55,8 @@ class Owner(Protocol):
 
 class SessionRunner:
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_brokers",
-        "_connections",
-        "_dedicated_until",
-        "_keeping_up",
-        "_leaving",
-        "_loop",
-        "_opened_at",
-        "_opening",
-        "_owner",
-        "_source",
-        "_watched",
-        "current",
+        "_brokers", "_connections", "_dedicated_until", "_keeping_up", "_leaving", "_loop", "_opened_at", "_opening",
+        "_owner", "_source", "_watched", "current",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, brokers: Brokers) -> None:
