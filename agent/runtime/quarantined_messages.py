@@ -163,7 +163,6 @@ class Quarantined:
         chosen = self._links.get(self._choice.link or "")
         own = None if chosen is None else kinds.of(chosen).ends(chosen).source
         self._own = None if own is None else (own.uris, own.default_vhost)
-        self._others: set[Connection] = set()
 
     @classmethod
     async def read(
@@ -187,22 +186,22 @@ class Quarantined:
         """The chosen messages, each once, also where several addresses lead to one broker: messages that one of them
         holds aren't delivered to the others."""
         async with AsyncExitStack() as opened:
-            looked: list[tuple[Connection, QueueBrowser]] = []
-            async for connection in self._places(opened):
-                with self._noting(connection):
+            looked: list[tuple[End, Connection, QueueBrowser]] = []
+            async for end, connection in self._places(opened):
+                with self._noting(end):
                     held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
-                    looked.append((connection, held))
+                    looked.append((end, connection, held))
                     async for message in held:
-                        if (found := self._chosen(message)) is not None:
+                        if (found := self._chosen(message.properties)) is not None:
                             yield _shown(connection, found, message)
-            for connection, held in looked:
-                with self._noting(connection):
+            for end, connection, held in looked:
+                with self._noting(end):
                     await self._note_rest(connection, held)
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
-        async for connection in self._places():
-            with self._noting(connection):
+        async for end, connection in self._places():
+            with self._noting(end):
                 while await self._drop_some(connection, outcome):
                     pass
         return self._with_problems(outcome)
@@ -212,7 +211,7 @@ class Quarantined:
         before = outcome.done
         async with self._held(connection, with_bodies=False) as held:
             async for message in held:
-                if self._chosen(message) is not None:
+                if self._chosen(message.properties) is not None:
                     held.acknowledge(message.tag)
                     outcome.done += 1
             if held.has_more and outcome.done > before:
@@ -223,10 +222,10 @@ class Quarantined:
     async def replay(self) -> Outcome:
         """Publish each message where it was going, as its link would, and acknowledge it once it is confirmed."""
         outcome, failed = Outcome(), set[str]()
-        async for connection in self._places():
+        async for end, connection in self._places():
             async with AsyncExitStack() as opened:
                 destinations = Destinations(self._kinds, self._links, connection, opened, failed)
-                with self._noting(connection):
+                with self._noting(end):
                     while await self._round(connection, destinations, outcome):
                         pass
         return self._with_problems(outcome)
@@ -238,7 +237,7 @@ class Quarantined:
         late: set[str] = set()  # links of which one had no room: the next ones would pass it
         async with self._held(connection, with_bodies=True) as held:
             async for message in held:
-                found = self._chosen(message)
+                found = self._chosen(message.properties)
                 if found is None or found.why.link in destinations.failed | late:
                     continue
                 if message.body is None:
@@ -260,12 +259,13 @@ class Quarantined:
         return is_wanted
 
     @contextmanager
-    def _noting(self, connection: Connection) -> Iterator[None]:
+    def _noting(self, source: End) -> Iterator[None]:
         """Note the errors of one broker, so that they don't stop the work on the others."""
         try:
             yield
         except BrokerError as error:
-            (self.elsewhere if connection in self._others else self.problems).append(str(error))
+            is_other = self._own not in {None, (source.uris, source.default_vhost)}
+            (self.elsewhere if is_other else self.problems).append(str(error))
 
     async def _note_rest(self, connection: Connection, held: QueueBrowser) -> None:
         if await held.has_rest():
@@ -274,31 +274,25 @@ class Quarantined:
                 " replay some of those that were, and run this again"
             )
 
-    async def _places(self, opened: AsyncExitStack | None = None) -> AsyncIterator[Connection]:
-        """The connection to each source, once, however many links come from there. Several may be one broker: names of
-        clusters don't show it, as many are the same. With `opened` connections stay open; otherwise one is open at a
-        time."""
+    async def _places(self, opened: AsyncExitStack | None = None) -> AsyncIterator[tuple[End, Connection]]:
+        """Each source with the connection to it, once, however many links come from there. Several may be one broker:
+        names of clusters don't show it, as many are the same. With `opened` connections stay open; otherwise one is
+        open at a time."""
         for end in self._sources:
-            is_other = self._own not in {None, (end.uris, end.default_vhost)}
             async with AsyncExitStack() as one:
-                try:
+                connection: Connection | None = None
+                with self._noting(end):
                     connection = await (opened or one).enter_async_context(await self._kinds.brokers.looking(end))
-                except BrokerError as error:
-                    (self.elsewhere if is_other else self.problems).append(str(error))
-                else:
-                    self._others.update([connection] if is_other else [])
-                    yield connection
+                if connection is not None:
+                    yield end, connection
 
     def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[QueueBrowser]:
         def wants(properties: bytes) -> bool:
-            return with_bodies and self._restored(properties) is not None
+            return with_bodies and self._chosen(properties) is not None
 
         return browse(connection, quarantine.QUEUE, wants=wants)
 
-    def _chosen(self, message: BrowsedMessage) -> Restored | None:
-        return self._restored(message.properties)
-
-    def _restored(self, properties: bytes) -> Restored | None:
+    def _chosen(self, properties: bytes) -> Restored | None:
         try:
             found = restored(properties)
         except CodecError:
