@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import structlog
 
-from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
@@ -34,7 +33,6 @@ from agent.downstream.reading import Bindings, DefinitionSource, Reading
 from agent.downstream.watch import ReloadCause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers, renewed_ends
-from agent.links.ends import End
 from agent.links.registry import Kinds, sweep
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
@@ -54,12 +52,9 @@ from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
-PLUGIN: Final = "look for the federation plugin"
 QUORUM_NODES: Final = 3
 READS_FILE: Final = {ReloadCause.START, ReloadCause.FILE, ReloadCause.HANGUP}
 """At the start, too: the file was read before anybody watched it."""
-
-Followers: TypeAlias = dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
 log = structlog.get_logger()
 
@@ -87,7 +82,7 @@ class Supervisor:
         self._keeper = Keeper()
         self._problems = Problems(board, self._keeper)
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
-        self._following: set[str] = set()
+        self._is_following = self._is_following_api = False
 
     @property
     def cluster(self) -> str | None:
@@ -173,7 +168,10 @@ class Supervisor:
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
         self._problems.note(notes, (*reading.warnings, *found.problems))
-        wanted = {link.id: self._judged(link, reading) for link in found.links}
+        wanted = {
+            link.id: reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
+            for link in found.links
+        }
         self._reading = reading
         prefers_quorum = await self._prefers_quorum()
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
@@ -186,7 +184,7 @@ class Supervisor:
             self._learn(number, bindings)
         self._bindings.keep(exchanges_of(each.link for each in self._runners))
         self._runners.start_ready()
-        self._begin_following()
+        self._begin_following(kinds)
         self._board.vhosts = reading.visible
         self._board.ready = True
 
@@ -235,9 +233,6 @@ class Supervisor:
             if not needs_restart(runner.link, link):
                 runner.renew(link)
         self._downstream_is_renewed = False
-
-    def _judged(self, link: Link, reading: Reading) -> Link:
-        return reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
 
     def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris
@@ -296,9 +291,6 @@ class Supervisor:
     def _learn(self, number: int, found: Bindings) -> None:
         self._runners.rebind(self._bindings.learn(number, found))
 
-    def _asking(self, end: End) -> Connection | None:
-        return None if self._kinds is None else self._kinds.brokers.asking(end)
-
     def act(self, link_id: str, action: str) -> None:
         """Carry out an operator's request for a link."""
         self._runners.commands.act(link_id, action)
@@ -324,50 +316,36 @@ class Supervisor:
         """Report an error of the watcher."""
         self._problems.report(error)
 
-    def _begin_following(self) -> None:
+    def _begin_following(self, kinds: Kinds) -> None:
         """Start the tasks that run beside the readings, after the first one; some of them need the HTTP API."""
-        if TICKER not in self._following:
-            self._follow(self._made_followers())
-        if PLUGIN not in self._following and self.configuration.settings.downstream.management:
-            self._follow(self._made_followers_by_api())
+        if not self._is_following:
+            self._is_following = True
+            self._tasks.keep(TICKER, lambda: tick_links(self._runners.by_id.items, self._board))
+            depths = QuarantineDepths(lambda: self._runners, kinds.brokers.asking, self._board)
+            self._tasks.keep(LOOKING_INTO_QUARANTINES, depths.run)
+            # Only the export needs it, and whether there is one is decided at the start.
+            if (export := self.configuration.settings.agent.status_export) is not None:
+                counters = UpstreamCounters(lambda: self._runners, self._board, every=export.sample_interval)
+                self._tasks.keep(LOOKING_UPSTREAM, counters.run)
+        if not self._is_following_api and self.configuration.settings.downstream.management:
+            self._is_following_api = True
+            self._follow_by_api()
 
-    def _follow(self, followers: Followers) -> None:
-        self._following |= followers.keys()
-        for name, follow in followers.items():
-            self._tasks.keep(name, follow)
-
-    def _made_followers(self) -> Followers:
-        followers: Followers = {
-            TICKER: lambda: tick_links(self._runners.by_id.items, self._board),
-            LOOKING_INTO_QUARANTINES: QuarantineDepths(lambda: self._runners, self._asking, self._board).run,
-        }
-        # Only the export needs it, and whether there is one is decided at the start.
-        if (export := self.configuration.settings.agent.status_export) is not None:
-            counters = UpstreamCounters(lambda: self._runners, self._board, every=export.sample_interval)
-            followers[LOOKING_UPSTREAM] = counters.run
-        return followers
-
-    def _made_followers_by_api(self) -> Followers:
+    def _follow_by_api(self) -> None:
         bindings = BindingFollower(
             listener=self.listener,
-            sources=self._followed,
+            sources=lambda: (self._runners.followed, *self._bindings.asked),  # of links, and of links to come
             change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
         consumers = ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)
-        return {
-            "follow bindings": bindings.run,
-            "follow consumers": consumers.run,
-            PLUGIN: self._look_for_plugin,
-        }
+        self._tasks.keep("follow bindings", bindings.run)
+        self._tasks.keep("follow consumers", consumers.run)
+        self._tasks.keep("look for the federation plugin", self._look_for_plugin)
 
     async def _read_consumers(self, vhost: str) -> list[ConsumerAnswer]:
         async with ManagementClient(self.configuration.settings.downstream.management) as client:
             return await client.consumers(vhost)
-
-    def _followed(self) -> Iterable[Set[Federated]]:
-        """The exchanges of links, and those that are read for links to come."""
-        return self._runners.followed, *self._bindings.asked
 
     async def _look_for_plugin(self) -> None:
         """Check at intervals whether the plugin is disabled: no event reports that, and the links that waited for that
