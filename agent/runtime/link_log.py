@@ -41,20 +41,17 @@ class LinkLog:
         """Log a change of a link. Repeated failures for the same reason are logged only at intervals. Of many links
         that one trouble stops or releases together, only the first few are logged: the cause is logged as a whole."""
         now = self._clock()
-        was_unlogged = link.id in self._unlogged
-        if (state.status, state.error) != (before.status, before.error):
-            self._unlogged.discard(link.id)
-            if state.status in DOWN | DEGRADED and self._is_one_of_many(link, state, now):
-                self._unlogged.add(link.id)
-            if link.id in self._unlogged or (was_unlogged and not state.error):
+        if (state.status, state.error) == (before.status, before.error):
+            if state.attempt > before.attempt and now - self._told_at.get(link.id, now) >= REMIND_EVERY:
+                _tell("link still down", link, state, attempts=state.attempt)
                 self._told_at[link.id] = now
-                return
-        if (state.status, state.error) != (before.status, before.error):
-            _tell("link changed", link, state, previous=before.status)
-        elif state.attempt > before.attempt and now - self._told_at.get(link.id, now) >= REMIND_EVERY:
-            _tell("link still down", link, state, attempts=state.attempt)
-        else:
             return
+        was_unlogged = link.id in self._unlogged
+        self._unlogged.discard(link.id)
+        if state.status in DOWN | DEGRADED and self._is_one_of_many(link, state, now):
+            self._unlogged.add(link.id)
+        elif state.error or not was_unlogged:
+            _tell("link changed", link, state, previous=before.status)
         self._told_at[link.id] = now
 
     def _is_one_of_many(self, link: Link, state: LinkState, now: float) -> bool:

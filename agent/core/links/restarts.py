@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, ShovelLink
 from agent.errors import Place
 
 _ANYWHERE: Final = Place("")
@@ -48,18 +48,13 @@ def _without_passwords(uris: Iterable[AmqpUri]) -> tuple[AmqpUri, ...]:
 
 
 def _essence(link: Link) -> Link:
-    uris = _without_passwords(link.uris)
-    match link:
-        case ExchangeLink():
-            settings = replace(link.settings, lag_critical=None)
-            exchange = replace(link.exchange, policy=None)
-            return replace(link, uris=uris, management=(), exchange=exchange, policy="", settings=settings)
-        case QueueLink():
-            settings = replace(link.settings, lag_critical=None)
-            queue = replace(link.queue, policy=None)
-            return replace(link, uris=uris, management=(), queue=queue, policy="", settings=settings)
-        case ShovelLink():
-            return _shovel_essence(link)
+    if isinstance(link, ShovelLink):
+        return _shovel_essence(link)
+    uris, settings = _without_passwords(link.uris), replace(link.settings, lag_critical=None)
+    plain = replace(link, uris=uris, management=(), policy="", settings=settings)
+    if isinstance(plain, ExchangeLink):
+        return replace(plain, exchange=replace(plain.exchange, policy=None))
+    return replace(plain, queue=replace(plain.queue, policy=None))
 
 
 def _shovel_essence(link: ShovelLink) -> ShovelLink:
@@ -96,25 +91,16 @@ def _written(value: object) -> object:
     nothing."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    given = [(each.name, getattr(value, each.name)) for each in fields(value) if each.init]
-    return type(value).__name__, [(name, _written(item)) for name, item in given if item != _default(type(value), name)]
-
-
-def _default(of: type, name: str) -> object:
-    return next(each.default for each in fields(of) if each.name == name)
+    given = [(each, getattr(value, each.name)) for each in fields(value) if each.init]
+    return type(value).__name__, [(each.name, _written(item)) for each, item in given if item != each.default]
 
 
 def _asked(link: ShovelLink) -> tuple[ShovelLink, list[list[str]]]:
-    return _without_addresses(_shovel_essence(link)), _addresses(link)
-
-
-def _without_addresses(link: ShovelLink) -> ShovelLink:
-    return replace(link, uris=(), shovel=replace(link.shovel, source_uris=(), destination_uris=(), place=_ANYWHERE))
-
-
-def _addresses(link: ShovelLink) -> list[list[str]]:
-    """The addresses of source and destination, as they may be shown."""
-    return [[uri.safe for uri in uris] for uris in (link.shovel.source_uris, link.shovel.destination_uris)]
+    """The definition without addresses, and those of source and destination as they may be shown."""
+    essence = _shovel_essence(link)
+    shovel = replace(essence.shovel, source_uris=(), destination_uris=())
+    addresses = [[uri.safe for uri in uris] for uris in (link.shovel.source_uris, link.shovel.destination_uris)]
+    return replace(essence, uris=(), shovel=shovel), addresses
 
 
 def leads_elsewhere(former: Iterable[str], now: Iterable[str]) -> bool:
