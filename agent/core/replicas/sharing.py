@@ -132,10 +132,6 @@ class Sharing:
         self.held.clear()
         return bool(held) and not is_alone
 
-    def lose_slot(self, slot: int) -> None:
-        """Forget a slot whose queue is gone."""
-        self.held.pop(slot, None)
-
     def forget_kept(self, now: float) -> bool:
         """Forget the slots that were held before and didn't come back: another replica has them. True if there were
         any."""

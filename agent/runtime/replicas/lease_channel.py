@@ -12,6 +12,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -141,29 +142,31 @@ class LeaseChannel:
     async def open(self) -> None:
         """Join the group: from now on the messages of the others arrive. Raises LeasesRefusedError without
         permission."""
+        with self._opening():
+            exchange = slots.exchange(self._group)
+            queue = slots.own_queue(self._group, self._replica)
+            channel = self._channel
+            declared = self._declare_exchange(exchange, "fanout")
+            leases = self._declare_exchange(slots.lease_exchange(self._group), "direct")
+            confirming = self._talking.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            limit = (("x-max-length", fields.long(_MOST_WAITING)),)
+            made = channel.ask(
+                methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True, auto_delete=True,
+                arguments=limit,
+            )  # fmt: skip
+            bound = channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+            channel.on_message, channel.on_cancel = self._received, self._cancelled
+            heard = channel.ask(
+                methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag=_MESSAGES, no_ack=True
+            )
+            await _all((confirming, declared, leases, made, bound, heard))
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
         try:
-            await self._join()
+            yield
         except ChannelClosedError as error:
             raise self._refused(error, is_opening=True) from error
-
-    async def _join(self) -> None:
-        exchange = slots.exchange(self._group)
-        queue = slots.own_queue(self._group, self._replica)
-        channel = self._channel
-        declared = self._declare_exchange(exchange, "fanout")
-        leases = self._declare_exchange(slots.lease_exchange(self._group), "direct")
-        confirming = self._talking.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-        limit = (("x-max-length", fields.long(_MOST_WAITING)),)
-        made = channel.ask(
-            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True, auto_delete=True,
-            arguments=limit,
-        )  # fmt: skip
-        bound = channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
-        channel.on_message, channel.on_cancel = self._received, self._cancelled
-        heard = channel.ask(
-            methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag=_MESSAGES, no_ack=True
-        )
-        await _all((confirming, declared, leases, made, bound, heard))
 
     def _declare_exchange(self, name: str, kind: str) -> asyncio.Future[methods.Call]:
         return self._channel.ask(
@@ -172,26 +175,18 @@ class LeaseChannel:
 
     async def subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
         """Consume from the queues of all slots; returns the slots without a token, because their queue is new."""
-        try:
-            return await self._subscribe(prefers_quorum=prefers_quorum)
-        except ChannelClosedError as error:
-            raise self._refused(error, is_opening=True) from error
-
-    async def _subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
-        await self._declare_queues(prefers_quorum=prefers_quorum)
-        bound = [self._bind(slot) for slot in range(slots.SLOTS)]
-        declared = [self._look_at(slot) for slot in range(slots.SLOTS)]
-        consuming = [self._consume(slot) for slot in range(slots.SLOTS)]
-        found = await _all(declared)
-        await _all((*bound, *consuming))
+        self._kind = "quorum" if prefers_quorum else "classic"
+        with self._opening():
+            for first in range(0, slots.SLOTS, _AT_ONCE):
+                await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
+            bound = [self._bind(slot) for slot in range(slots.SLOTS)]
+            declared = [self._look_at(slot) for slot in range(slots.SLOTS)]
+            consuming = [self._consume(slot) for slot in range(slots.SLOTS)]
+            found = await _all(declared)
+            await _all((*bound, *consuming))
         return frozenset(
             slot for slot, answer in enumerate(found) if not answer["messages"] and not answer["consumers"]
         )
-
-    async def _declare_queues(self, *, prefers_quorum: bool) -> None:
-        self._kind = "quorum" if prefers_quorum else "classic"
-        for first in range(0, slots.SLOTS, _AT_ONCE):
-            await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
 
     async def _declare(self, slot: int) -> None:
         """Declare a slot's queue. One of the other type is as good: it was declared when the cluster had more or fewer

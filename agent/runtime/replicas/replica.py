@@ -358,9 +358,8 @@ class Replica:
     def _slot_lost(self, slot: int) -> bytes | None:
         """Note that the queue of a slot is gone; returns the token to restore, if this replica had it."""
         log.warning("a lease's queue is gone, and is declared again", slot=slot)
-        held = self._sharing.held.get(slot) or self._arrived.get(slot)
-        self._arrived.pop(slot, None)
-        self._sharing.lose_slot(slot)
+        arrived = self._arrived.pop(slot, None)
+        held = self._sharing.held.pop(slot, None) or arrived
         self._runs.share()
         return None if held is None else held.renew(self._loop.time()).encode()
 
