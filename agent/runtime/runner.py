@@ -499,9 +499,10 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        self.has_removed = False
+        self.has_removed, error = False, None
         async with self._brokers.changing(self.ends.source, self.link.vhost):
-            error = await self._remove(messages=messages)
+            if (cleanup := self._runnable.cleanup) is not None:
+                error = await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_to_go)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(Signal.KEPT)
@@ -511,13 +512,7 @@ class LinkRunner:
             self._take_note(f"what exists upstream could not be removed: {error}")
         self.send(Signal.CLEANED_UP)
 
-    async def _remove(self, *, messages: bool) -> BrokerError | None:
-        cleanup = self._runnable.cleanup
-        if cleanup is None:
-            return None
-        return await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
-
-    def _is_still_unwanted(self) -> bool:
+    def _is_to_go(self) -> bool:
         return self.state.unwanted is not None and not self.state.is_stopped
 
 

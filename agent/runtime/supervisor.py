@@ -84,11 +84,6 @@ class Supervisor:
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
         self._is_following = self._is_following_api = False
 
-    @property
-    def cluster(self) -> str | None:
-        """The downstream's name, once it was read."""
-        return self._kinds.brokers.cluster if self._kinds else None
-
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
         if self._kinds is None:
             return ()

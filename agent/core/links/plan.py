@@ -142,9 +142,8 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """True if anything would change, or if that isn't known because nothing could be read."""
-        is_changed = any(each.verb is not Verb.KEEP for each in self.downstream)
         return (
-            is_changed
+            any(each.verb is not Verb.KEEP for each in self.downstream)
             or bool(self.ended)
             or any(planned.changes or planned.outlook in _UNSURE for planned in self.links)
         )
@@ -192,11 +191,18 @@ def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     if outlook is not Outlook.RUN:
         failed = [each.failure for each in (sight, sight.destination) if each is not None and each.error == reason]
         return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook), failure=next(iter(failed), None))
-    if isinstance(link, ExchangeLink) and sight.site is not None:
-        return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
-    if isinstance(link, QueueLink):
-        return PlannedLink(link, outlook, reason, sight.broker, actions=(_remote_queue(link, sight),))
-    return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_queues(link, sight)))
+    actions: tuple[Action, ...] = ()
+    match link:
+        case ExchangeLink() if sight.site is not None:
+            return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
+        case QueueLink():
+            missing = "missing upstream; declared with the downstream's attributes"
+            exists = "; queue links delete nothing upstream"
+            like = declarations.like_queue(link.queue)
+            actions = (_queue(sight, link.remote_name, like, missing=missing, exists=exists),)
+        case ShovelLink():
+            actions = tuple(_shovel_queues(link, sight))
+    return PlannedLink(link, outlook, reason, sight.broker, actions=actions)
 
 
 def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook, str]:
@@ -249,49 +255,37 @@ class _Printed:
     bindings: tuple[Binding, ...]
 
     def actions(self, step: Step) -> Iterator[Action]:
+        wanted, like, queue = self.wanted, self.wanted.link.exchange, self.sight.seen.queue
         match step:
+            case EnsureExchange(Verb.KEEP as verb):
+                yield self._action(verb, "exchange", wanted.link.remote_name, "the upstream exchange exists")
             case EnsureExchange(verb):
-                yield self._exchange(verb)
+                why = f"missing upstream; declared with the downstream's type {like.type} and attributes"
+                yield self._action(verb, "exchange", wanted.link.remote_name, why, like.arguments, type_=like.type)
+            case EnsureQueue(verb) if queue is not None:
+                why = f"{self.sight.in_queue(queue.messages)}, which will be forwarded"
+                yield self._action(verb, "queue", wanted.queue, why)
             case EnsureQueue(verb):
-                yield self._queue(verb)
+                why = "buffers what the downstream hasn't taken yet"
+                yield self._action(verb, "queue", wanted.queue, why, wanted.queue_arguments)
+            case EnsureInternal(Verb.KEEP as verb, letter):
+                why = "internal; its bindings are known, or completed"
+                yield self._action(verb, "exchange", wanted.internal(letter), why)
             case EnsureInternal(verb, letter):
-                yield self._internal(verb, letter)
+                fallback, native = declarations.FALLBACK_TYPE, declarations.NATIVE_TYPE
+                why = f"internal; carries the grouped bindings into the queue; {fallback} where the type is unknown"
+                arguments = wanted.internal_arguments
+                yield self._action(verb, "exchange", wanted.internal(letter), why, arguments, type_=native)
             case Connect():
                 yield from self._bindings(step)
             case DeleteInternal(letter, why):
-                yield self._action(Verb.DELETE, "exchange", self.wanted.internal(letter), why)
-            case EnsureCanary(verb):
-                yield from self._canary(verb)
-
-    def _exchange(self, verb: Verb) -> Action:
-        wanted, like = self.wanted, self.wanted.link.exchange
-        if verb is Verb.KEEP:
-            return self._action(verb, "exchange", wanted.link.remote_name, "the upstream exchange exists")
-        why = f"missing upstream; declared with the downstream's type {like.type} and attributes"
-        created = self._action(verb, "exchange", wanted.link.remote_name, why)
-        return replace(created, arguments=like.arguments, type=like.type)
-
-    def _queue(self, verb: Verb) -> Action:
-        wanted, queue = self.wanted, self.sight.seen.queue
-        if queue is not None:
-            why = f"{self.sight.in_queue(queue.messages)}, which will be forwarded"
-            return self._action(verb, "queue", wanted.queue, why)
-        created = self._action(verb, "queue", wanted.queue, "buffers what the downstream hasn't taken yet")
-        return replace(created, arguments=wanted.queue_arguments)
-
-    def _internal(self, verb: Verb, letter: str) -> Action:
-        name = self.wanted.internal(letter)
-        if verb is Verb.KEEP:
-            return self._action(verb, "exchange", name, "internal; its bindings are known, or completed")
-        fallback = declarations.FALLBACK_TYPE
-        why = f"internal; carries the grouped bindings into the queue; {fallback} where the type is unknown"
-        created = self._action(verb, "exchange", name, why)
-        return replace(created, arguments=self.wanted.internal_arguments, type=declarations.NATIVE_TYPE)
-
-    def _canary(self, verb: Verb) -> Iterator[Action]:
-        if self.wanted.canary is not None:
-            why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
-            yield replace(self._action(verb, "exchange", self.wanted.canary, why), type=declarations.FALLBACK_TYPE)
+                yield self._action(Verb.DELETE, "exchange", wanted.internal(letter), why)
+            case EnsureCanary(verb) if wanted.canary is not None:
+                why = (
+                    "internal; goes when the upstream exchange is deleted, which shows no other way; "
+                    "carries no messages"
+                )
+                yield self._action(verb, "exchange", wanted.canary, why, type_=declarations.FALLBACK_TYPE)
 
     def _bindings(self, step: Connect) -> Iterator[Action]:
         source, destination = self.wanted.link.remote_name, self.wanted.internal(step.letter)
@@ -302,20 +296,22 @@ class _Printed:
             (Verb.UNBIND, change.unbind, f"from {source!r} to {destination!r}, since nothing downstream is bound so"),
         ):
             for group in groups:
-                yield replace(self._action(verb, "binding", group.routing_key, why), arguments=group.arguments)
+                yield self._action(verb, "binding", group.routing_key, why, group.arguments)
 
-    def _action(self, verb: Verb, kind: str, name: str, why: str) -> Action:
-        return Action(verb, self.sight.broker, self.wanted.route.upstream.vhost, kind, name, why)
+    def _action(
+        self, verb: Verb, kind: str, name: str, why: str, arguments: Table = EMPTY, *, type_: str = ""
+    ) -> Action:
+        vhost = self.wanted.route.upstream.vhost
+        return Action(verb, self.sight.broker, vhost, kind, name, why, arguments, type_)
 
 
-def _remote_queue(link: QueueLink, sight: Sight) -> Action:
-    vhost = sight.site.vhost if sight.site else ""
-    if sight.seen.queue is None:
-        why = "missing upstream; declared with the downstream's attributes"
-        arguments = declarations.like_queue(link.queue)
-        return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
-    why = f"{sight.in_queue(sight.seen.queue.messages)}; queue links delete nothing upstream"
-    return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
+def _queue(sight: Sight, name: str, arguments: Table, *, missing: str, exists: str = "") -> Action:
+    """The queue at the other end of a queue link or shovel. `missing` is why it is declared, `exists` what is added
+    where it needn't be."""
+    vhost, queue = sight.site.vhost if sight.site else "", sight.seen.queue
+    if queue is None:
+        return Action(Verb.CREATE, sight.broker, vhost, "queue", name, missing, arguments)
+    return Action(Verb.KEEP, sight.broker, vhost, "queue", name, sight.in_queue(queue.messages) + exists)
 
 
 def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
@@ -356,19 +352,9 @@ def _missing(place: ShovelPlace, sight: Sight) -> str:
     return ""
 
 
-def _shovel_queues(link: Link, sight: Sight) -> Iterator[Action]:
+def _shovel_queues(link: ShovelLink, sight: Sight) -> Iterator[Action]:
     """The queues of its definition; what a shovel declares for an exchange goes with its connection."""
-    if not isinstance(link, ShovelLink):
-        return
     ends = ((link.shovel.source, sight, "source"), (link.shovel.destination, sight.destination, "destination"))
     for place, seen, end in ends:
         if seen is not None and isinstance(place, QueueSource | QueueDestination):
-            yield _shovel_queue(place, seen, end)
-
-
-def _shovel_queue(place: QueueSource | QueueDestination, sight: Sight, end: str) -> Action:
-    vhost = sight.site.vhost if sight.site else ""
-    if sight.seen.queue is None:
-        why = f"missing at the {end}; declared durable"
-        return Action(Verb.CREATE, sight.broker, vhost, "queue", place.queue, why, place.arguments)
-    return Action(Verb.KEEP, sight.broker, vhost, "queue", place.queue, sight.in_queue(sight.seen.queue.messages))
+            yield _queue(seen, place.queue, place.arguments, missing=f"missing at the {end}; declared durable")
