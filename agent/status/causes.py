@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Level, Status
-from agent.core.links.pauses import LONG
+from agent.core.links.lifecycle import LONG_PAUSE, Level, Status
 from agent.core.model import Link, ShovelLink
 from agent.core.permissions import Need, needs_of, needs_of_agent
 from agent.core.status.acknowledgements import Acknowledgement
@@ -184,7 +183,7 @@ def facts(board: Board, entry: BoardEntry, now: float) -> LinkFacts:
         else recurring.error,
         upstream=source.name,
         since=since,
-        is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,
+        is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG_PAUSE,
         last_confirm=entry.flowed_at(now),
         ran_until=entry.ran_until,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,

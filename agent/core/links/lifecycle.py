@@ -6,11 +6,13 @@ The runtime executes effects and reports their results; it decides nothing. Ever
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from typing import Final
 
+from agent.core.text.printable import printable
 from agent.errors import Failure, FailureKind, Side
 
 
@@ -52,6 +54,9 @@ class Phase(StrEnum):
     GONE = "gone"
 
 
+LONGEST_TEXT: Final = 300  # characters of what somebody writes
+LONG_PAUSE: Final = 24 * 3600.0  # seconds from when on a pause was probably forgotten
+LATEST: Final = 1e11  # seconds; a later time is none
 UPSTREAM_FAILED: Final = Failure(side=Side.UPSTREAM)
 """The failure of a link of which nothing else is known: most requests go upstream."""
 
@@ -119,6 +124,19 @@ class Pause:
     at: float = 0.0
     reason: str = ""
 
+    @classmethod
+    def given(cls, by: object, at: object, reason: object) -> Pause:
+        """A pause from values of any kind, since texts come from clients and from the broker; what is unusable is left
+        out."""
+        return cls(_text(by), read_time(at) or 0.0, _text(reason))
+
+    @classmethod
+    def read(cls, value: object) -> Pause:
+        """A pause from a stored value. The link is paused whatever the value holds, since anybody may have written
+        it."""
+        given: Mapping[str, object] = value if isinstance(value, dict) else {}
+        return cls.given(given.get("by"), given.get("at"), given.get("reason"))
+
     @property
     def text(self) -> str:
         """`paused by ann@ops since 2026-11-23 08:15 UTC: disk is replaced`, or what is known of that."""
@@ -133,6 +151,17 @@ class Pause:
         if not self.reason and former.text:
             return former
         return replace(self, at=former.at or self.at)
+
+
+def read_time(value: object) -> float | None:
+    """Seconds since 1970; None if the value is no time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST:
+        return None
+    return float(value)
+
+
+def _text(value: object) -> str:
+    return printable(value[:LONGEST_TEXT]).strip()[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True, slots=True)

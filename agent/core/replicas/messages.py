@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from agent.core.links.lifecycle import Pause
-from agent.core.links.pauses import from_value
 from agent.core.replicas.slots import FORMAT, SLOTS, read_message
 
 MOST_LINKS: Final = 100_000
@@ -89,7 +88,7 @@ def decode(body: bytes) -> Message | None:
         case "leaving":
             return Leaving(found["replica"])
         case "asked" if _is_name(found.get("link")) and _is_name(found.get("action")):
-            pause = from_value(found.get("about")) if found["action"] == "pause" else None
+            pause = Pause.read(found.get("about")) if found["action"] == "pause" else None
             return Asked(found["replica"], found["link"], found["action"], pause)
         case "removed" if _is_name(found.get("link")):
             return Removed(found["replica"], found["link"])

@@ -16,7 +16,6 @@ from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from agent.core.links.lifecycle import Pause
-from agent.core.links.pauses import from_value
 from agent.core.rules.names import AGENT_PREFIX
 from agent.core.status import acknowledgements
 from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement
@@ -125,7 +124,7 @@ def read_token(body: bytes) -> Token:
     number = found.get("number")
     return Token(
         number if isinstance(number, int) and 0 <= number <= 2 * MOST_NUMBER else 0,
-        _entries(found.get("paused"), from_value),
+        _entries(found.get("paused"), Pause.read),
         _entries(found.get("tried"), lambda at: float(at) if _is_number(at) else None),
         _entries(found.get("finished"), lambda what: what if isinstance(what, str) else None),
         _entries(found.get("acknowledged"), acknowledgements.from_value, most=MOST_REMEMBERED),

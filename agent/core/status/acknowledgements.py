@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agent.core.links.pauses import LAST, paused
+from agent.core.links.lifecycle import Pause, read_time
 
 LONGEST: Final = 366 * 86_400.0  # seconds
 MOST_REMEMBERED: Final = 300  # of one lease: with the longest texts, and as many pauses, its message stays small enough
@@ -44,10 +44,8 @@ def acknowledged(
 ) -> Acknowledgement:
     """An acknowledgement from values of any kind, since texts come from clients and from the broker; unusable ones are
     left out."""
-    known = paused(by, at, reason)
-    is_time = isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < LAST
-    end = float(until) if is_time and isinstance(until, int | float) else None
-    return Acknowledgement(side, trouble, known.by, known.at, known.reason, end)
+    known = Pause.given(by, at, reason)
+    return Acknowledgement(side, trouble, known.by, known.at, known.reason, read_time(until))
 
 
 def from_value(value: object) -> Acknowledgement | None:

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from agent.core.links.lifecycle import Pause, Status
-from agent.core.links.pauses import paused
 from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import GroupedBinding
@@ -219,7 +218,7 @@ class HttpApi:
                 return refuse(409, REMOVING)
             if action == "pause":
                 about = await _body_of(request)
-                self._actions.pause(link_id, paused(about["by"], self._board.clock(), about.get("reason")))
+                self._actions.pause(link_id, Pause.given(about["by"], self._board.clock(), about.get("reason")))
             else:
                 self._actions.act(link_id, action)
             return answer(link_view(self._board, self._board[link_id]))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.core.links import lifecycle as life
-from agent.core.links.lifecycle import Do, LinkState, Phase, Signal, Status, step
+from agent.core.links.lifecycle import LONGEST_TEXT, Do, LinkState, Pause, Phase, Signal, Status, step
 from agent.errors import Failure, Side
 
 
@@ -391,3 +394,34 @@ def test_a_second_pause_takes_no_reason_away_and_goes_on_since_the_first() -> No
     again = life.Pause("bob@ops", 1_790_000_600.0, "and the other disk").after(first)
     assert again == life.Pause("bob@ops", 1_790_000_000.0, "and the other disk")
     assert first.after(life.Pause()) == first
+
+
+def test_a_pause_is_read_as_it_was_written() -> None:
+    pause = Pause.given("ann@ops", 1_790_000_000.5, "disk is replaced")
+    assert Pause.read(asdict(pause)) == pause
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        7,
+        "x",
+        {},
+        {"by": 7, "at": "now", "reason": []},
+        {"at": True},
+        {"at": math.nan},
+        {"at": -1},
+        {"at": 1e99},
+    ],
+)
+def test_junk_pauses_too(value: object) -> None:
+    assert Pause.read(value) == Pause()
+
+
+def test_the_texts_of_a_pause_are_bounded_and_printable() -> None:
+    pause = Pause.read({"by": "a\x1b[31m\nb", "reason": "x" * 10_000})
+    assert "\x1b" not in pause.by
+    assert "\n" not in pause.by
+    assert len(pause.reason) == LONGEST_TEXT

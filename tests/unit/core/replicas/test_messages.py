@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.links import pauses
-from agent.core.links.lifecycle import Pause
+from agent.core.links.lifecycle import LONGEST_TEXT, Pause
 from agent.core.replicas import messages
 from agent.core.replicas.messages import Asked, Leaving, Message, Removed, Report
 from agent.core.replicas.slots import MOST_BYTES, SLOTS, Token, read_token
@@ -65,7 +64,7 @@ def test_a_token_says_what_the_next_holder_has_to_know() -> None:
 
 def test_a_token_has_room_for_all_that_an_operator_pauses_at_once() -> None:
     """Ten thousand links, and why in another script."""
-    reason = "й" * pauses.MOST
+    reason = "й" * LONGEST_TEXT
     written = Token(3, {f"{link:08x}": Pause("ops", 1.0, reason) for link in range(10_000 // SLOTS)})
     assert read_token(written.encode()) == written
 

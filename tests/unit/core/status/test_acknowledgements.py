@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from agent.core.links.pauses import MOST, paused
+from agent.core.links.lifecycle import LONGEST_TEXT, Pause
 from agent.core.replicas.slots import MOST_BYTES, Token, read_token
 from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement, acknowledged, from_value
 
@@ -29,7 +29,9 @@ def test_it_ends_with_its_time_if_it_has_one(until: float | None, *, is_over: bo
 
 
 def test_it_is_remembered_as_it_was_said() -> None:
-    token = read_token(Token(7, paused={"1a2b3c4d": paused("a", AT, "r")}, acknowledged={"1a2b3c4d": KNOWN}).encode())
+    token = read_token(
+        Token(7, paused={"1a2b3c4d": Pause.given("a", AT, "r")}, acknowledged={"1a2b3c4d": KNOWN}).encode()
+    )
     assert (token.acknowledged, token.number) == ({"1a2b3c4d": KNOWN}, 7)
     assert from_value(asdict(KNOWN)) == KNOWN
 
@@ -48,12 +50,12 @@ def test_a_token_that_says_something_else_remembers_none(value: object) -> None:
 @pytest.mark.parametrize("until", ["x", True, -1, math.nan, 1e99])
 def test_texts_and_times_are_bounded(until: object) -> None:
     found = acknowledged("s", "t", by="a\x1b[31m\nb", at=AT, reason="x" * 10_000, until=until)
-    assert (len(found.reason), found.until) == (MOST, None)
+    assert (len(found.reason), found.until) == (LONGEST_TEXT, None)
     assert found.by.isprintable()
 
 
 def test_a_lease_remembers_a_bounded_number_and_forgets_what_is_over() -> None:
-    worst = acknowledged("downstream", "memory alarm", by="\u202f" * MOST, at=AT, reason="é" * MOST)
+    worst = acknowledged("downstream", "memory alarm", by="\u202f" * LONGEST_TEXT, at=AT, reason="é" * LONGEST_TEXT)
     links = {f"{number:08x}": worst for number in range(MOST_REMEMBERED + 5)}
     token = Token().with_acknowledged(links)
     assert len(token.acknowledged) == MOST_REMEMBERED
