@@ -64,25 +64,23 @@ def _look(
     sources: Iterable[tuple[Origin, AmqpUri | HttpUrl]],
     files: Mapping[str, list[bytes]],
 ) -> tuple[Expiry, ...]:
-    ours = ((origin, Credential.CLIENT, at) for origin, uri in sources for at in _client_ends(uri, files))
-    tokens = ((origin, Credential.JWT, at) for origin, uri in sources for at in _token_ends(uri))
+    ours = (
+        (origin, Credential.CLIENT, at)
+        for origin, uri in sources
+        if uri.tls is not None and uri.tls.certfile is not None
+        for der in files[uri.tls.certfile]
+        for at in _ends(der)
+    )
+    tokens = (
+        (origin, Credential.JWT, at)
+        for origin, uri in sources
+        if uri.password is not None and (at := token_expiry(uri.password.reveal())) is not None
+    )
     theirs = ((origin, Credential.SERVER, at) for origin, der in certificates for at in _ends(der))
     return tuple(
         Expiry(peer, what, at, vhost=vhost, upstream=upstream)
         for (peer, vhost, upstream), what, at in (*ours, *tokens, *theirs)
     )
-
-
-def _client_ends(uri: AmqpUri | HttpUrl, files: Mapping[str, list[bytes]]) -> Iterator[float]:
-    if uri.tls is not None and uri.tls.certfile is not None:
-        for der in files[uri.tls.certfile]:
-            yield from _ends(der)
-
-
-def _token_ends(uri: AmqpUri | HttpUrl) -> Iterator[float]:
-    end = None if uri.password is None else token_expiry(uri.password.reveal())
-    if end is not None:
-        yield end
 
 
 def _ends(der: bytes) -> Iterator[float]:

@@ -6,6 +6,7 @@ It uses connections that are open anyway, and checks again only where a quaranti
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -86,18 +87,17 @@ class QuarantineDepths:
             await self._sleep(EVERY)
 
     async def look(self) -> None:
-        put: dict[End, int] = {}
+        put: Counter[End] = Counter()
         async for link in in_slices(self._links()):
-            source = link.source
-            put[source] = put.get(source, 0) + sum(link.counts.quarantined.values())
+            put[link.source] += sum(link.counts.quarantined.values())
         connections: dict[End, Connection | None] = {}
         async for source in in_slices(put):
             connections[source] = self._asking(source)
         connected = {source: _place(connection) for source, connection in connections.items() if connection}
         self._places = {source: place for source, place in (self._places | connected).items() if source in put}
-        at: dict[Place, list[End]] = {}
+        at: dict[Place, list[End]] = defaultdict(list)
         for source, place in self._places.items():
-            at.setdefault(place, []).append(source)
+            at[place].append(source)
         self._looks = {place: self._looks.get(place, _PlaceState()) for place in at}
         due = []
         for place, sources in at.items():
