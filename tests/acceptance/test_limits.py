@@ -14,7 +14,7 @@ from agent.cli import check, deadline, file_commands
 from agent.core import fields
 from agent.core.addresses import uri
 from agent.core.links import backoff, prefetch
-from agent.core.replicas import group, messages, slots
+from agent.core.replicas import messages, sharing, slots
 from agent.core.rules import patterns
 from agent.definitions.document import findings, interpolate, yaml
 from agent.definitions.models import settings, values
@@ -86,9 +86,9 @@ def row(what: str) -> str:
         (
             "other agents of a group",
             [
-                f"{group.MOST_MEMBERS};",
+                f"{sharing.MOST_MEMBERS};",
                 f"{messages.MOST_LINKS:,} links of each",
-                f"{group.MOST_LINKS:,} of all",
+                f"{sharing.MOST_LINKS:,} of all",
             ],
         ),
         ("slots of a group", [f"{slots.SLOTS}"]),

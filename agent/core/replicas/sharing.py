@@ -1,14 +1,16 @@
-"""One replica's view of its group, and the decisions that follow: which links it runs, takes and gives up."""
+"""One replica's view of its group, from the reports of the others, and the decisions that follow: which links it runs,
+takes and gives up."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final
 
 from agent.core.model import Link, LinkKind
 from agent.core.replicas.fair_shares import has_room, load_of, surplus_of_empty, surpluses
-from agent.core.replicas.group import AgentGroup, AgentOfGroup
 from agent.core.replicas.messages import Report
 from agent.core.replicas.slots import SLOTS, Held, slot_of
 from agent.errors import Failure
@@ -26,6 +28,99 @@ SETTLED: Final = 0.5  # nothing has changed for so long: shares may be compared
 AT_ONCE: Final = 4  # slots that are handed over
 AGAIN: Final = 3.0  # a slot that was passed on and comes back within this time is taken
 TRIED_FOR: Final = 600.0
+SILENCE: Final = 7.0
+"""Seconds after which a replica that reports nothing is taken for gone. Its slots go to others long before that."""
+MOST_MEMBERS: Final = 20
+MOST_LINKS: Final = 200_000  # of all members together
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOfGroup:
+    name: str
+    slots: frozenset[int]
+    links: frozenset[str]
+    heard: float
+    has_said_links: bool = True  # otherwise `links` are only not known yet
+    is_suspect: bool = False  # it lost a slot that it hadn't given up: it is dead, or cut off from the broker
+
+
+@dataclass(slots=True)
+class AgentGroup:
+    """The other agents of the group; a slot belongs to the one that reported it last."""
+
+    members: dict[str, AgentOfGroup] = field(default_factory=dict)
+
+    def hear(self, report: Report, now: float) -> bool:
+        """Apply a report; True if anything in it is new."""
+        before = self.members.get(report.replica)
+        if before is None and (len(self.members) >= MOST_MEMBERS or self._has_too_many(report)):
+            return False
+        links = report.links if report.links is not None else before.links if before else frozenset[str]()
+        has_said_links = report.links is not None or (before is not None and before.has_said_links)
+        member = self.members[report.replica] = AgentOfGroup(report.name, report.slots, links, now, has_said_links)
+        if before is not None and replace(before, heard=now) == member:
+            return False
+        for replica in self.members.keys() - {report.replica}:
+            self._take_from(replica, report.slots)
+        return True
+
+    def _has_too_many(self, report: Report) -> bool:
+        known = sum(len(member.links) for member in self.members.values())
+        return known + len(report.links or ()) > MOST_LINKS
+
+    def take(self, slots: Collection[int]) -> None:
+        """Note that this agent holds the slots now. Members that held one of them are suspect."""
+        taken = frozenset(slots)
+        for replica, member in tuple(self.members.items()):
+            if not member.slots.isdisjoint(taken):
+                self._take_from(replica, taken)
+                self.members[replica] = replace(self.members[replica], is_suspect=True)
+
+    def knows_links_of(self, replica: str) -> bool:
+        member = self.members.get(replica)
+        return member is not None and member.has_said_links
+
+    @property
+    def able(self) -> Mapping[str, AgentOfGroup]:
+        """The members that are known to be alive."""
+        return {replica: member for replica, member in self.members.items() if not member.is_suspect}
+
+    def _take_from(self, replica: str, slots: frozenset[int]) -> None:
+        member = self.members[replica]
+        if not member.slots.isdisjoint(slots):
+            self.members[replica] = replace(member, slots=member.slots - slots)
+
+    def leave(self, replica: str) -> bool:
+        return self.members.pop(replica, None) is not None
+
+    def excuse(self, now: float) -> None:
+        """Restart the time of silence of all members: they could not report."""
+        self.members = {replica: replace(member, heard=now) for replica, member in self.members.items()}
+
+    def expire(self, now: float) -> bool:
+        """Forget members that have been silent for too long; True if there were any."""
+        gone = [replica for replica, member in self.members.items() if now - member.heard > SILENCE]
+        for replica in gone:
+            del self.members[replica]
+        return bool(gone)
+
+    def holder(self, slot: int) -> AgentOfGroup | None:
+        replica = self.holder_id(slot)
+        return None if replica is None else self.members[replica]
+
+    def holder_id(self, slot: int) -> str | None:
+        return next((replica for replica, member in self.members.items() if slot in member.slots), None)
+
+    def weights(self, links: Iterable[str]) -> Mapping[int, int]:
+        """The number of links in each slot, of those that this agent or others know."""
+        known = set(links).union(*(member.links for member in self.members.values()))
+        return Counter(slot_of(link) for link in known)
+
+    def chosen(self, link: str, *, ours: str) -> str:
+        """The replica that runs a link that the holder of its slot doesn't know: of those that know it, always the same
+        one."""
+        able = [ours, *(replica for replica, member in self.able.items() if link in member.links)]
+        return min(able, key=lambda replica: sha256(f"{replica} {link}".encode()).digest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +146,6 @@ class Sharing:
     replica: str
     others: AgentGroup = field(default_factory=AgentGroup)
     held: dict[int, Held] = field(default_factory=dict)
-    links: Mapping[str, LinkKind] = field(default_factory=dict)
     leased_at: float | None = None
     failure: str = ""
     facts: Failure | None = None
@@ -66,6 +160,10 @@ class Sharing:
     _known_since: dict[str, float] = field(default_factory=dict)
     _passed: dict[int, float] = field(default_factory=dict)
     _weights: Mapping[int, int] | None = None
+
+    @property
+    def links(self) -> Set[str]:
+        return self._known_since.keys()
 
     @property
     def weights(self) -> Mapping[int, int]:
@@ -110,9 +208,8 @@ class Sharing:
 
     def follow(self, links: Iterable[Link], now: float) -> bool:
         """Set the links that are defined now; True if they are others than before."""
-        known = {link.id: link.kind for link in links}
-        self._known_since = {link: self._known_since.get(link, now) for link in known}
-        is_new, self.links = known.keys() != self.links.keys(), known
+        known = {link.id: self._known_since.get(link.id, now) for link in links}
+        is_new, self._known_since = known.keys() != self._known_since.keys(), known
         self._weights = None
         return is_new
 

@@ -383,7 +383,10 @@ class Replica:
                 self._runs.share()  # what was undecided may be decided by now
         self._keep_tokens(lease, now)
         if not self._releasing:
-            self._level(lease, now)
+            if needless := self._sharing.needless(now):
+                self._give(lease, needless)
+            for slot in self._sharing.surplus(now, time.time()):
+                self._release_soon(slot)
 
     def _note_peers(self, now: float) -> None:
         if not self._sharing.is_alone:
@@ -484,12 +487,6 @@ class Replica:
             self._report(asks=asks)
 
     # Fair shares
-
-    def _level(self, lease: LeaseChannel, now: float) -> None:
-        if needless := self._sharing.needless(now):
-            self._give(lease, needless)
-        for slot in self._sharing.surplus(now, time.time()):
-            self._release_soon(slot)
 
     def _release_soon(self, slot: int) -> None:
         self._releasing.add(slot)

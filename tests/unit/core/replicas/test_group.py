@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.replicas.group import MOST_MEMBERS, SILENCE, AgentGroup
 from agent.core.replicas.messages import Report
+from agent.core.replicas.sharing import MOST_MEMBERS, SILENCE, AgentGroup
 
 
 def report(replica: str, *slots: int, links: frozenset[str] | None = frozenset()) -> Report:

@@ -9,12 +9,12 @@ import pytest
 
 from agent.core.links.lifecycle import Pause
 from agent.core.model import LinkKind
-from agent.core.replicas.group import SILENCE
 from agent.core.replicas.messages import Report
 from agent.core.replicas.sharing import (
     AGAIN,
     LEASE,
     SETTLED,
+    SILENCE,
     STRANGE_FOR,
     SURELY_ENDED,
     TRIED_FOR,
