@@ -46,7 +46,9 @@ class ConfigurationWait:
     async def until_valid(self, refused: ConfigurationError, told_to_stop: asyncio.Event) -> None:
         """Returns when the file is valid, or when the agent has to stop."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._told_to_read.set)
-        server = self._server()
+        is_local = is_loopback(self._address.host)
+        guard = None if is_local else ProbesOnly(f"{NOTHING_YET}: its log says what is wrong")
+        server = HttpServer(self._address, self._board, _NoLinks(), guard=guard, named=OPTION)
         await server.start()
         try:
             self._show(refused)
@@ -54,16 +56,6 @@ class ConfigurationWait:
             await run_until_first(self._retry(), _set(told_to_stop))
         finally:
             await server.stop()
-
-    def _server(self) -> HttpServer:
-        is_local = is_loopback(self._address.host)
-        return HttpServer(
-            self._address,
-            self._board,
-            _NoLinks(),
-            guard=None if is_local else ProbesOnly(f"{NOTHING_YET}: its log says what is wrong"),
-            named=OPTION,
-        )
 
     async def _retry(self) -> None:
         """Load the file whenever two checks find it the same, until it is valid: one that has just changed may not be

@@ -70,15 +70,12 @@ class Problems:
         found = tuple(found)
         not_run = texts(each for each in found if each.severity is Severity.NOT_RUN)
         notes = (*remarks, *texts(each for each in found if each.severity is not Severity.NOT_RUN))
-        self._log_new((*notes, *not_run))
-        self._board.notes = tuple(dict.fromkeys(notes))
-        self._board.not_run = tuple(dict.fromkeys(not_run))
-
-    def _log_new(self, notes: tuple[str, ...]) -> None:
-        for note in dict.fromkeys(notes):
+        for note in dict.fromkeys((*notes, *not_run)):
             if note not in self._noted:
                 log.warning("definitions noted", note=note)
-        self._noted = frozenset(notes)
+        self._noted = frozenset((*notes, *not_run))
+        self._board.notes = tuple(dict.fromkeys(notes))
+        self._board.not_run = tuple(dict.fromkeys(not_run))
 
     def report(self, error: Exception) -> None:
         """Log an error of the watcher, once; everything stays as it is."""

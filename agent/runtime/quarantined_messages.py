@@ -12,7 +12,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.data.quarantined import Restored, Why, restored
 from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten
 from agent.amqp.publisher import Publisher
-from agent.amqp.queue_browser import BrowsedMessage, QueueBrowser, browse
+from agent.amqp.queue_browser import QueueBrowser, browse
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.uri import AmqpUri
@@ -22,7 +22,7 @@ from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
-from agent.downstream.reading import DefinitionSource
+from agent.downstream.reading import DEFAULT_VHOST, DefinitionSource
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
 from agent.links.ends import End, reachable
@@ -30,7 +30,6 @@ from agent.links.registry import Kinds
 from agent.slices import steps_in_slices
 
 MOST_NAMED: Final = 5
-DEFAULT_VHOST: Final = "/"
 GIVEN: Final = "broker of --uri"
 
 
@@ -133,12 +132,6 @@ def _name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
-def _shown(connection: Connection, found: Restored, message: BrowsedMessage) -> QuarantinedMessage:
-    return QuarantinedMessage(
-        connection.where, connection.vhost, found.why, found.properties, message.size, message.body
-    )
-
-
 @dataclass
 class Outcome:
     """The number of messages that were handled; `problems` are the reasons why the rest stays."""
@@ -192,7 +185,8 @@ class Quarantined:
                     looked.append((end, connection, held))
                     async for message in held:
                         if (found := self._chosen(message.properties)) is not None:
-                            yield _shown(connection, found, message)
+                            where, vhost, content = connection.where, connection.vhost, found.properties
+                            yield QuarantinedMessage(where, vhost, found.why, content, message.size, message.body)
             for end, connection, held in looked:
                 with self._noting(end):
                     await self._note_rest(connection, held)

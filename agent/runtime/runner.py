@@ -35,8 +35,6 @@ LOOK_SOON: Final = 0.5  # at first: whoever served it may be dead, which a broke
 SOON: Final = 20  # attempts
 FILLED: Final = 1.0  # a queue that fills and empties in turns is asked no more often than this
 
-OnChange = Callable[["LinkRunner", LinkState], None]
-
 log = structlog.get_logger()
 
 
@@ -50,7 +48,7 @@ class LinkRunner:
         "has_removed", "link", "note", "slot", "state",
     )  # fmt: skip
 
-    def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
+    def __init__(self, link: Link, kinds: Kinds, *, on_change: Callable[[LinkRunner, LinkState], None]) -> None:
         self.link = link
         self.state = LinkState()
         self.counts = Counts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from agent.amqp.wire.ends import Permit
@@ -72,10 +72,6 @@ class Runners:
     @property
     def by_id(self) -> Mapping[str, LinkRunner]:
         return self._runners
-
-    @property
-    def wanted(self) -> Iterable[LinkRunner]:
-        return (runner for runner in self if runner.state.unwanted is None)
 
     @property
     def followed(self) -> Set[Federated]:

@@ -353,7 +353,8 @@ class Supervisor:
         if not sources <= self._runners.followed:
             async with self._reconciling:  # their links come with the reading that is under way
                 pass
-        links = [each.link for each in self._runners.wanted if (each.link.vhost, each.link.name) in sources]
+        wanted = (each.link for each in self._runners if not each.is_unwanted)
+        links = [link for link in wanted if (link.vhost, link.name) in sources]
         with self._bindings.reading(exchanges_of(links)) as number:
             self._learn(number, await self._read_bindings(links))
 

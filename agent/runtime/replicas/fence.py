@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Final, Protocol
+from typing import Final
 
 from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, Permit, StoodStillError
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
 from agent.errors import BrokerError, Side, TransientError
+from agent.runtime.replicas.lease_channel import LeaseChannel
 
 TICK: Final = 0.25
 SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
@@ -23,18 +24,6 @@ def no_lease(why: str, cause: BrokerError) -> TransientError:
     error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
     error.__cause__, error.side = cause, Side.DOWNSTREAM
     return error
-
-
-class Lease(Protocol):
-    """The state of a lease's channel."""
-
-    @property
-    def live_at(self) -> float:
-        """The time at which the broker was last heard."""
-
-    @property
-    def may_publish(self) -> bool:
-        """True if the broker takes messages now."""
 
 
 class Fence:
@@ -61,7 +50,7 @@ class Fence:
             return StoodStillError()
         return no_lease("silent for too long", HeartbeatMissedError())
 
-    def move(self, lease: Lease | None) -> None:
+    def move(self, lease: LeaseChannel | None) -> None:
         now = self._moved_at = self._loop.time()
         if lease is not None:
             self._permit.until = self._end_of_lease(lease, now)
@@ -70,7 +59,7 @@ class Fence:
         else:
             self._permit.until = self._end_if_alone(now)
 
-    def _end_of_lease(self, lease: Lease, now: float) -> float:
+    def _end_of_lease(self, lease: LeaseChannel, now: float) -> float:
         # Others can't answer during an alarm.
         if self._sharing.is_alone and lease.may_publish and self._sharing.hears_others(now):
             return self._end_if_alone(now)
