@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 from agent.amqp.connect import connect_any
-from agent.amqp.declares import ExchangeFound, Presence, probe
+from agent.amqp.declares import ObjectFound, Presence, probe
 from agent.check.connections import CONNECTION_NAME, DEFAULT_VHOST, PATIENCE
 from agent.check.context import CheckContext
 from agent.check.findings import Finding, Topic
@@ -78,7 +78,7 @@ async def _alternate_exchange(link: ExchangeLink, api: BrokerApi | None) -> str 
     return found if isinstance(found, str) else None
 
 
-async def _look_for(names: Iterable[str], vhost: str, downstream: Sequence[AmqpUri]) -> Mapping[str, ExchangeFound]:
+async def _look_for(names: Iterable[str], vhost: str, downstream: Sequence[AmqpUri]) -> Mapping[str, ObjectFound]:
     inside = [uri.in_vhost(vhost) for uri in downstream]
     async with await connect_any(inside, where=DOWNSTREAM, name=CONNECTION_NAME, within=PATIENCE) as connection:
         return (await probe(connection, exchanges=names)).exchanges

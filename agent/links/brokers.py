@@ -215,7 +215,7 @@ class Brokers:
 
         lane = Lane(
             link,
-            up.wire,
+            up.wire.inbound,
             options.queue,
             is_quorum=is_quorum,
             destination=options.destination,

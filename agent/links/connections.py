@@ -71,11 +71,11 @@ class Connections:
     def hold(self) -> None:
         """Take no more messages; those that come are counted."""
         if self._up is not None:
-            self._up.connection.wire.hold_reading(self, counts=True)
+            self._up.connection.wire.inbound.hold(self, counts=True)
 
     def go_on(self) -> None:
         if self._up is not None:
-            self._up.connection.wire.release_reading(self)
+            self._up.connection.wire.inbound.release(self)
 
     def detach(self) -> tuple[Shared, ...]:
         """Stop listening for alarms, and hold back no messages any more; return what is to be given to `leave`."""

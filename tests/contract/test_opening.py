@@ -115,13 +115,13 @@ async def test_a_method_on_a_channel_that_is_not_open(ask: Asking) -> None:
 async def test_heartbeats(asking: Callable[..., Asking]) -> None:
     """A broker sends them as often as was agreed on, or none."""
     often, never = await asking(query="?heartbeat=1").connection(), await asking(query="?heartbeat=0").connection()
-    before, before_of_never = often.wire.heard, never.wire.heard
+    before, before_of_never = often.wire.inbound.heard, never.wire.inbound.heard
 
     async def has_beaten() -> bool:
-        return often.wire.heard > before
+        return often.wire.inbound.heard > before
 
     await eventually_async(has_beaten, what="the broker sends one")
-    assert never.wire.heard == before_of_never
+    assert never.wire.inbound.heard == before_of_never
     assert not often.is_closed and not never.is_closed
 
 
