@@ -42,10 +42,8 @@ LONGEST_STEP = 20.0
 """The most seconds for one address, and for the login: what was lost in an outage doesn't arrive later. Brokers wait
 for ten seconds themselves."""
 LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
-_TRUE = fields.boolean(True)
-_MOST_CAPABILITIES = 100
 BLOCKED_PATIENCE = 1.0  # a broker that reads nothing doesn't answer a close either
-_MOST_ADDRESSES = 1_000
+MOST_ADDRESSES = 1_000
 _DAY = 86_400
 
 log = structlog.get_logger()
@@ -58,7 +56,6 @@ class Server:
     product: str
     version: str
     cluster_name: str | None
-    capabilities: frozenset[str]
 
     @property
     def outlives_unknown_types(self) -> bool:
@@ -86,14 +83,10 @@ class Server:
 
     @classmethod
     def read(cls, properties: Table) -> Server:
-        able = fields.get(properties, "capabilities") or fields.table(())
         return cls(
             product=one_line(_text(fields.get(properties, "product")) or ""),
             version=one_line(_text(fields.get(properties, "version")) or ""),
             cluster_name=_name(_text(fields.get(properties, "cluster_name"))),
-            capabilities=frozenset(name for name, value in able.value[:_MOST_CAPABILITIES] if value == _TRUE)
-            if able.tag == "F"
-            else frozenset(),
         )
 
 
@@ -220,7 +213,7 @@ class LastHeard:
     def _end(self, wire: WireConnection) -> None:
         address = self._open.pop(wire)
         self._ended[address] = max(wire.inbound.heard, self._ended.pop(address, 0.0))
-        if len(self._ended) > _MOST_ADDRESSES:
+        if len(self._ended) > MOST_ADDRESSES:
             self._ended.pop(next(iter(self._ended)))
 
     def is_answering(self, address: tuple[str, int], since: float) -> bool:
