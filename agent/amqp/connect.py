@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
-from types import TracebackType
 from typing import Self
 
 import structlog
 
 from agent.amqp.failures import NoAccessError, lost, opening_failed, update_failed
-from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
+from agent.amqp.wire.channel import CLOSE_PATIENCE, Channel
+from agent.amqp.wire.connection import MOST_CHANNELS, WireConnection
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, PATIENCE, Terms
 from agent.amqp.wire.tables import MAX_SHORT
@@ -43,10 +42,8 @@ LONGEST_STEP = 20.0
 """The most seconds for one address, and for the login: what was lost in an outage doesn't arrive later. Brokers wait
 for ten seconds themselves."""
 LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
-_TRUE = fields.boolean(True)
-_MOST_CAPABILITIES = 100
 BLOCKED_PATIENCE = 1.0  # a broker that reads nothing doesn't answer a close either
-_MOST_ADDRESSES = 1_000
+MOST_ADDRESSES = 1_000
 _DAY = 86_400
 
 log = structlog.get_logger()
@@ -59,7 +56,6 @@ class Server:
     product: str
     version: str
     cluster_name: str | None
-    capabilities: frozenset[str]
 
     @property
     def outlives_unknown_types(self) -> bool:
@@ -87,14 +83,10 @@ class Server:
 
     @classmethod
     def read(cls, properties: Table) -> Server:
-        able = fields.get(properties, "capabilities") or fields.table(())
         return cls(
             product=one_line(_text(fields.get(properties, "product")) or ""),
             version=one_line(_text(fields.get(properties, "version")) or ""),
             cluster_name=_name(_text(fields.get(properties, "cluster_name"))),
-            capabilities=frozenset(name for name, value in able.value[:_MOST_CAPABILITIES] if value == _TRUE)
-            if able.tag == "F"
-            else frozenset(),
         )
 
 
@@ -129,9 +121,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @cached_property
@@ -222,18 +212,18 @@ class LastHeard:
 
     def _end(self, wire: WireConnection) -> None:
         address = self._open.pop(wire)
-        self._ended[address] = max(wire.heard, self._ended.pop(address, 0.0))
-        if len(self._ended) > _MOST_ADDRESSES:
+        self._ended[address] = max(wire.inbound.heard, self._ended.pop(address, 0.0))
+        if len(self._ended) > MOST_ADDRESSES:
             self._ended.pop(next(iter(self._ended)))
 
     def is_answering(self, address: tuple[str, int], since: float) -> bool:
         """True if a connection that is open there has received anything since then."""
-        return any(each == address and wire.heard > since for wire, each in self._open.items())
+        return any(each == address and wire.inbound.heard > since for wire, each in self._open.items())
 
     def time_of(self, address: tuple[str, int]) -> str | None:
         """The UTC time when the address was last heard from, with the date if that is over a day ago; None if no AMQP
         connection was open there."""
-        heard = [wire.heard for wire, each in self._open.items() if each == address]
+        heard = [wire.inbound.heard for wire, each in self._open.items() if each == address]
         if address in self._ended:
             heard.append(self._ended[address])
         if not heard:

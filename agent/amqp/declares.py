@@ -94,9 +94,9 @@ _BY_CODE = {NOT_FOUND: Presence.MISSING, RESOURCE_LOCKED: Presence.LOCKED, ACCES
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFound:
-    """A queue as a passive declare shows it. `locked`: exclusive to another connection; `refused`: no permission.
-    `detail` is the broker's own text."""
+class ObjectFound:
+    """A queue or an exchange as a passive declare shows it; an exchange has no messages and no consumers. `locked`:
+    exclusive to another connection; `refused`: no permission. `detail` is the broker's own text."""
 
     presence: Presence
     messages: int = 0
@@ -106,17 +106,11 @@ class QueueFound:
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeFound:
-    presence: Presence
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """The results of `probe`, by name."""
 
-    queues: Mapping[str, QueueFound]
-    exchanges: Mapping[str, ExchangeFound]
+    queues: Mapping[str, ObjectFound]
+    exchanges: Mapping[str, ObjectFound]
 
 
 async def probe(
@@ -127,29 +121,22 @@ async def probe(
     channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
     connections = asyncio.Semaphore(_SPARES)
 
-    async def ask(kind: Kind, name: str) -> Call | ChannelClosedError:
+    async def ask(kind: Kind, name: str) -> tuple[str, ObjectFound]:
         if is_harmless(connection, kind, name, passive=True):
             async with channels:
-                return await _ask_and_close(connection, kind, name)
-        async with connections:
-            return await declare_any(connection, kind, name, spare=spare, passive=True)
-
-    async def ask_for_queue(name: str) -> tuple[str, QueueFound]:
-        answer = await ask("queue", name)
+                answer = await _ask_and_close(connection, kind, name)
+        else:
+            async with connections:
+                answer = await declare_any(connection, kind, name, spare=spare, passive=True)
         if isinstance(answer, ChannelClosedError):
             presence = _BY_CODE.get(answer.code, Presence.FAILED)
-            return name, QueueFound(presence, detail=one_line(str(answer)), failure=answer.failure)
-        return name, QueueFound(Presence.EXISTS, answer["messages"], answer["consumers"])
-
-    async def ask_for_exchange(name: str) -> tuple[str, ExchangeFound]:
-        answer = await ask("exchange", name)
-        if isinstance(answer, ChannelClosedError):
-            return name, ExchangeFound(_BY_CODE.get(answer.code, Presence.FAILED), one_line(str(answer)))
-        return name, ExchangeFound(Presence.EXISTS)
+            return name, ObjectFound(presence, detail=one_line(str(answer)), failure=answer.failure)
+        counts = answer.values
+        return name, ObjectFound(Presence.EXISTS, counts.get("messages", 0), counts.get("consumers", 0))
 
     found_queues, found_exchanges = await asyncio.gather(
-        asyncio.gather(*(ask_for_queue(name) for name in queues)),
-        asyncio.gather(*(ask_for_exchange(name) for name in exchanges)),
+        asyncio.gather(*(ask("queue", name) for name in queues)),
+        asyncio.gather(*(ask("exchange", name) for name in exchanges)),
     )
     return Found(dict(found_queues), dict(found_exchanges))
 
@@ -180,14 +167,8 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
     learns nothing of it."""
     if not names.can_be_declared(queue, connection.vhost):
         return None
-    found = await attempt(
-        connection,
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        queue=queue,
-        durable=True,
-        arguments=((declarations.TYPE, fields.text(NO_TYPE)),),
-    )
+    asked = ((declarations.TYPE, fields.text(NO_TYPE)),)
+    found = await declare(connection, "queue", queue, durable=True, arguments=asked)
     if not isinstance(found, ChannelClosedError):
         return None
     if found.code == RESOURCE_LOCKED:  # exclusive, which none is that is replicated

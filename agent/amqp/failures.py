@@ -19,7 +19,7 @@ from agent.amqp.wire.ends import (
     one_line,
 )
 from agent.amqp.wire.login import Terms
-from agent.amqp.wire.refusal_texts import user_of
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, BACKEND_FAILED, NOT_FOUND, user_of
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
@@ -40,10 +40,9 @@ __all__ = [
     "update_failed",
 ]
 
-ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
+RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 405, 406, 530
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
-_BACKEND_FAILED = "returned an error"  # whom the broker asks for permissions, such as a directory
 _NO_VHOST = "NOT_ALLOWED - vhost "
 _NO_ACCESS = "NOT_ALLOWED - access to vhost "
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
@@ -137,7 +136,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
         return PermanentError(
             f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
         )
-    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and _BACKEND_FAILED not in said:
+    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and BACKEND_FAILED not in said:
         who = user_of(text) or user  # a certificate's isn't that of the URI
         return NoAccessError(
             f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",

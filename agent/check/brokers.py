@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from agent.amqp.connect import Connection, connect, connect_any
-from agent.amqp.declares import ExchangeFound, Presence, probe
+from agent.amqp.declares import ObjectFound, Presence, probe
 from agent.check.context import DEFAULT_VHOST, Attempt, BrokerFacts, CheckContext, Endpoint, Expiring, is_by_certificate
 from agent.check.findings import Finding, Topic, listed
 from agent.check.http_api import BrokerApi
@@ -261,7 +261,7 @@ async def _alternate_exchange(link: ExchangeLink, api: BrokerApi | None) -> str 
     return found if isinstance(found, str) else None
 
 
-async def _look_for(names: Iterable[str], vhost: str, downstream: Sequence[AmqpUri]) -> Mapping[str, ExchangeFound]:
+async def _look_for(names: Iterable[str], vhost: str, downstream: Sequence[AmqpUri]) -> Mapping[str, ObjectFound]:
     inside = [uri.in_vhost(vhost) for uri in downstream]
     async with await connect_any(inside, where=DOWNSTREAM, name=CONNECTION_NAME, within=PATIENCE) as connection:
         return (await probe(connection, exchanges=names)).exchanges

@@ -202,7 +202,14 @@ class Brokers:
         async def connect() -> Connection:
             return await self._connect(source, [up.uri], name=QUARANTINE, publishes=True)  # by its password of now
 
-        lane = Lane(link, up.wire, options.queue, is_quorum=is_quorum, destination=options.destination, opener=connect)
+        lane = Lane(
+            link,
+            up.wire.inbound,
+            options.queue,
+            is_quorum=is_quorum,
+            destination=options.destination,
+            opener=connect,
+        )
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
@@ -268,11 +275,11 @@ class Connections:
     def hold(self) -> None:
         """Take no more messages; those that come are counted."""
         if self._up is not None:
-            self._up.connection.wire.hold_reading(self, counts=True)
+            self._up.connection.wire.inbound.hold(self, counts=True)
 
     def go_on(self) -> None:
         if self._up is not None:
-            self._up.connection.wire.release_reading(self)
+            self._up.connection.wire.inbound.release(self)
 
     def detach(self) -> tuple[Shared, ...]:
         """Stop listening for alarms, and hold back no messages any more; return what is to be given to `leave`."""

@@ -130,12 +130,12 @@ class Flow:
         again."""
         if self._source is None or self._out is None:
             return 0
-        return self._up.wire.unread_deliveries(self._out.number) + self._source.is_receiving
+        return self._up.wire.inbound.unread_deliveries(self._out.number) + self._source.is_receiving
 
     @property
     def counts_all(self) -> bool:
         """True if no message that has come here is uncounted."""
-        return self._up.wire.counts_all
+        return self._up.wire.inbound.counts_all
 
     @property
     def unaccounted(self) -> int:
@@ -249,8 +249,8 @@ class Flow:
             target.on_held = self._take_more
         if self._options.ends_on_return:
             target.on_returned = self._end_returned
-        self._down.wire.divert(into.number, target)
-        self._up.wire.divert(out.number, source)
+        self._down.wire.inbound.divert(into.number, target)
+        self._up.wire.inbound.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
         if target.largest is not None:
@@ -348,7 +348,7 @@ class Flow:
         async with asyncio.timeout(self._patience):
             if self._options.acknowledges and not self._is_midway:
                 # What was not published yet needs no settling: it goes back to its queue.
-                self._up.wire.divert(out.number, DiscardDeliveries(out))
+                self._up.wire.inbound.divert(out.number, DiscardDeliveries(out))
             await consumer.pause()
             await target.settled()
 
@@ -358,7 +358,7 @@ class Flow:
             self._forgets.cancel()
         out = self._out
         if out is not None and not out.closed.done():
-            self._up.wire.divert(out.number, DiscardDeliveries(out))
+            self._up.wire.inbound.divert(out.number, DiscardDeliveries(out))
             await self._finish_quarantine()
             if self._consumer is not None:
                 self._consumer.give_back()

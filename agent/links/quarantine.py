@@ -40,10 +40,10 @@ log = structlog.get_logger()
 class HoldsReading(Protocol):
     """The connection that messages come from, whose reading can be held back."""
 
-    def hold_reading(self, holder: object) -> None:
+    def hold(self, holder: object) -> None:
         """Take nothing more off the socket until every holder has let go."""
 
-    def release_reading(self, holder: object) -> None:
+    def release(self, holder: object) -> None:
         """Let go of what this holder holds."""
 
 
@@ -108,7 +108,7 @@ class _Brake:
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(LONGEST_HOLD, self._wear)
         self._held.add(reader)
-        reader.hold_reading(self)
+        reader.hold(self)
 
     def ease(self, size: int) -> None:
         self._waiting -= size
@@ -125,7 +125,7 @@ class _Brake:
             self._ends.cancel()
             self._ends = None
         while self._held:
-            self._held.pop().release_reading(self)
+            self._held.pop().release(self)
 
 
 class Quarantines:

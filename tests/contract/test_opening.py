@@ -46,11 +46,15 @@ async def ended(asking: Asking, connection: Connection) -> str:
 
 
 async def test_what_a_broker_shows_of_itself(ask: Asking, release: Release) -> None:
-    server = (await ask.connection()).server
+    connection = await ask.connection()
+    server = connection.server
     assert (server.product, server.version, server.cluster_name) == (
         "RabbitMQ", release.version, release.node.cluster_name,
     )  # fmt: skip
-    assert server.capabilities >= {*CAPABILITIES, "consumer_priorities", "per_consumer_qos"}
+    able = fields.get(connection.wire.server_properties, "capabilities")
+    assert able is not None
+    shown = {name for name, value in able.value if value == fields.boolean(True)}
+    assert shown >= {*CAPABILITIES, "consumer_priorities", "per_consumer_qos"}
 
 
 async def test_logging_in(asking: Callable[..., Asking]) -> None:
@@ -115,13 +119,13 @@ async def test_a_method_on_a_channel_that_is_not_open(ask: Asking) -> None:
 async def test_heartbeats(asking: Callable[..., Asking]) -> None:
     """A broker sends them as often as was agreed on, or none."""
     often, never = await asking(query="?heartbeat=1").connection(), await asking(query="?heartbeat=0").connection()
-    before, before_of_never = often.wire.heard, never.wire.heard
+    before, before_of_never = often.wire.inbound.heard, never.wire.inbound.heard
 
     async def has_beaten() -> bool:
-        return often.wire.heard > before
+        return often.wire.inbound.heard > before
 
     await eventually_async(has_beaten, what="the broker sends one")
-    assert never.wire.heard == before_of_never
+    assert never.wire.inbound.heard == before_of_never
     assert not often.is_closed and not never.is_closed
 
 

@@ -111,7 +111,7 @@ def heartbeats() -> None:
 
     def deaf(beat: Any) -> Any:
         def beats(self: WireConnection) -> None:
-            self._inbound.heard = self._loop.time()
+            self.inbound.heard = self._loop.time()
             beat(self)
 
         return beats

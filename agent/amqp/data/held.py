@@ -131,14 +131,15 @@ class HeldBuffers:
     def moved_out(self, number: int) -> Publish | None:
         """The publish with this number, which takes no room here from now on; None if it is not held."""
         found = self._find(number)
-        message = None if found is None else _message(*found)
-        if found is None or message is None:
+        if found is None or not found[0].buffers or not found[0].ways.prepared:
             return None
         batch, place = found
-        batch.buffers[place] = b""
-        batch.size -= len(message.frames)
-        self._free(len(message.frames))
-        return message
+        if not batch.is_split:
+            batch.buffers, batch.is_split = _messages(b"".join(batch.buffers)), True
+        data, batch.buffers[place] = batch.buffers[place], b""
+        batch.size -= len(data)
+        self._free(len(data))
+        return Publish(data, batch.ways.prepared[place], batch.ways.added[place]) if data else None  # moved out before
 
     def known(self, number: int) -> tuple[bytes, int] | None:
         """What stays known of a publish when it is no longer held: the frame with its destination, and about its size.
@@ -194,16 +195,6 @@ def _find(batches: list[_Batch], number: int, *, after: int) -> tuple[_Batch, in
     at = bisect_left(batches, number, key=lambda batch: batch.last)  # thousands may be refused one by one
     first = (batches[at - 1].last if at else after) + 1
     return (batches[at], number - first) if at < len(batches) and number >= first else None
-
-
-def _message(batch: _Batch, place: int) -> Publish | None:
-    if not batch.buffers or not batch.ways.prepared:
-        return None
-    if not batch.is_split:
-        batch.buffers, batch.is_split = _messages(b"".join(batch.buffers)), True
-    if not batch.buffers[place]:  # it was moved out
-        return None
-    return Publish(batch.buffers[place], batch.ways.prepared[place], batch.ways.added[place])
 
 
 def _messages(data: bytes) -> list[bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from hashlib import blake2b
 from typing import Final
 
+from agent.amqp.data import header_table
 from agent.amqp.data.header_table import Names, check_table
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
@@ -60,9 +61,7 @@ def _digest(publish: bytes, properties: Properties, size: int) -> bytes:
 
     Brokers don't look into a body.
     """
-    table = properties.raw_headers
-    found = _DELIVERIES.find(table, 4, len(table))
-    same = table[4:] if found is None else table[4 : found.begin] + table[found.after :]
+    same = header_table.without(properties.raw_headers, _DELIVERIES)[4:]
     others = (value for flag, value in properties.values if flag != HEADERS)
     flags = properties.flags & ~HEADERS
     parts = (publish, flags.to_bytes(2, "big"), *others, same, size.to_bytes(8, "big"))

@@ -63,14 +63,8 @@ class Prepared:
         """Prepare an address, and keep the result. Empty if the bytes are no address (two names with their lengths, and
         nothing else), or if messages with this address have to be checked one by one."""
         key = _key_of(address)
-        return () if key is None or may_be_probe(address[key + 1 :]) else self._add(address, key)
-
-    def add_unusual(self, address: bytes) -> tuple[bytes, ...]:
-        """Prepare an address for which `add` returns nothing, without keeping it; empty if the bytes are no address."""
-        key = _key_of(address)
-        return () if key is None else self._made(address, key)
-
-    def _add(self, address: bytes, key: int) -> tuple[bytes, ...]:
+        if key is None or may_be_probe(address[key + 1 :]):
+            return ()
         made = self._made(address, key)
         size = len(address) + len(made[PUBLISH]) + _OF_AN_ENTRY
         if self._varies or not self._size:
@@ -80,6 +74,11 @@ class Prepared:
         self.known[address] = made
         self._size += size
         return made
+
+    def add_unusual(self, address: bytes) -> tuple[bytes, ...]:
+        """Prepare an address for which `add` returns nothing, without keeping it; empty if the bytes are no address."""
+        key = _key_of(address)
+        return () if key is None else self._made(address, key)
 
     def _made(self, address: bytes, key: int) -> tuple[bytes, ...]:
         head = self._head if self._has_exchange else self._head + address[:key]

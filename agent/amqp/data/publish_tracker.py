@@ -11,12 +11,13 @@ import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
 from agent.amqp.data.refused import Later, Refused, Unpublishable
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
@@ -66,15 +67,6 @@ def largest_taken(error: BrokerError) -> int | None:
     return int(said[1]) if said else None
 
 
-class Outlet(Protocol):
-    """The connection that publishes go to."""
-
-    @property
-    def frame_max(self) -> int: ...
-
-    def write_soon(self, data: bytes) -> None: ...
-
-
 class PublishTracker:
     """Settles upstream what the downstream confirms, in one frame for all of it.
 
@@ -85,7 +77,6 @@ class PublishTracker:
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_ack_mode",
-        "_arrived",
         "_batches",
         "_channel",
         "_clock",
@@ -94,14 +85,13 @@ class PublishTracker:
         "_forwarded_before",
         "_is_abandoned",
         "_measured",
+        "_moved",
         "_no_quarantine",
         "_probes",
         "_probes_in_flight",
-        "_quiet",
         "_settle",
         "_unpublishable",
         "_upstream",
-        "_waits_for_refused",
         "_withholds",
         "confirms",
         "held",
@@ -118,7 +108,7 @@ class PublishTracker:
     def __init__(
         self,
         channel: Channel,
-        outlet: Outlet,
+        outlet: WireConnection,
         counts: Counts,
         *,
         ack_mode: AckMode,
@@ -130,7 +120,8 @@ class PublishTracker:
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`largest` is the largest body that the broker is known to accept; it shows that only when it refuses one.
+        """`outlet` is the connection that publishes go to, `largest` the largest body that the broker is known to
+        accept; it shows that only when it refuses one.
 
         `held` gets what is written, until it is confirmed; only with `on-confirm`. What is refused is published again
         from there; for more than `give_up_after` seconds only if no other message gets through.
@@ -170,11 +161,9 @@ class PublishTracker:
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
         self._entering_quarantine: dict[int, str] = {}  # to the quarantine: by tag the reason
-        self._arrived: asyncio.Future[None] | None = None  # the next of them, or not
         self._no_quarantine = ""  # why the last one isn't there
         self._withholds = False
-        self._quiet: asyncio.Future[None] | None = None
-        self._waits_for_refused = False
+        self._moved: asyncio.Future[None] | None = None  # done once anything may be settled that is waited for
         self._probes: set[int] = set()  # that are written with the next messages, by tag
         self._probes_in_flight: set[int] = set()  # by publish number
         self._is_abandoned = False
@@ -294,7 +283,7 @@ class PublishTracker:
 
     def quarantine_done(self, tag: int) -> None:
         """Settle a delivery: it is in the quarantine."""
-        reason = self._has_arrived(tag)
+        reason = self._entering_quarantine.pop(tag)
         if self.refused.owns(tag):
             self.refused.quarantine_done(tag)
         self._counts.quarantined[reason] = self._counts.quarantined.get(reason, 0) + 1
@@ -308,18 +297,12 @@ class PublishTracker:
         """Keep a delivery that can't be put into the quarantine: it is published again, or goes back to its source
         later."""
         self._no_quarantine = why
-        reason = self._has_arrived(tag)
+        reason = self._entering_quarantine.pop(tag)
         if self.refused.owns(tag):
             self.refused.quarantine_failed(tag)
         else:
             self.refuse(tag, reason, size)
         self.acknowledge()
-
-    def _has_arrived(self, tag: int) -> str:
-        if self._arrived is not None:
-            self._arrived.set_result(None)
-            self._arrived = None
-        return self._entering_quarantine.pop(tag)
 
     def _limit_unsettled(self) -> None:
         """Raise CodecError if the broker has sent more than any prefetch allows: what is known of each delivery takes
@@ -407,29 +390,23 @@ class PublishTracker:
 
     async def settled(self) -> None:
         """Wait until nothing is in flight."""
-        while self._is_busy:
-            if self._quiet is None or self._quiet.done():
-                self._quiet = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._quiet)
+        await self._until(lambda: not self.confirms.in_flight and not self._entering_quarantine)
 
     async def all_settled(self) -> None:
         """Wait until nothing is in flight, and nothing waits since it was refused."""
-        self._waits_for_refused = True
-        try:
-            await self.settled()
-        finally:
-            self._waits_for_refused = False
+        await self._until(
+            lambda: not (self.confirms.in_flight or self._entering_quarantine or self.refused.has_waiting)
+        )
 
     async def quarantine_settled(self) -> None:
         """Wait until nothing is on its way to the quarantine."""
-        while self._entering_quarantine:
-            self._arrived = self._arrived or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._arrived)
+        await self._until(lambda: not self._entering_quarantine)
 
-    @property
-    def _is_busy(self) -> bool:
-        waits = self._waits_for_refused and self.refused.has_waiting
-        return bool(self.confirms.in_flight or self._entering_quarantine or waits)
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            if self._moved is None or self._moved.done():
+                self._moved = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._moved)
 
     def surplus(self, tags: Iterable[int]) -> None:
         """Return what came beyond a limit, at once."""
@@ -456,8 +433,8 @@ class PublishTracker:
 
     def acknowledge(self) -> None:
         """Acknowledge upstream what is settled, in one frame for all of it unless something in between is held."""
-        if self._quiet is not None and not self._is_busy and not self._quiet.done():
-            self._quiet.set_result(None)
+        if self._moved is not None and not self._moved.done():
+            self._moved.set_result(None)
         if self._withholds or not self._settles:
             return
         singly, tag = self.confirms.acknowledge()

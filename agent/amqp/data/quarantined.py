@@ -52,25 +52,19 @@ class Why:
 
     @property
     def entries(self) -> bytes:
-        source = (
-            (quarantine.SOURCE_EXCHANGE, self.source_exchange, self.exchange),
-            (quarantine.SOURCE_ROUTING_KEY, self.source_routing_key, self.routing_key),
-        )
-        return self._always + b"".join(
-            header_table.text_entry(name, value) for name, value, usual in source if value != usual
-        )
-
-    @property
-    def _always(self) -> bytes:
-        return b"".join(
-            (
-                header_table.text_entry(quarantine.REASON, self.reason.encode()),
-                header_table.text_entry(quarantine.LINK, self.link.encode()),
-                header_table.entry(quarantine.TIME, Field("T", self.time)),
-                header_table.text_entry(quarantine.EXCHANGE, self.exchange),
-                header_table.text_entry(quarantine.ROUTING_KEY, self.routing_key),
-            )
-        )
+        text = header_table.text_entry
+        parts = [
+            text(quarantine.REASON, self.reason.encode()),
+            text(quarantine.LINK, self.link.encode()),
+            header_table.entry(quarantine.TIME, Field("T", self.time)),
+            text(quarantine.EXCHANGE, self.exchange),
+            text(quarantine.ROUTING_KEY, self.routing_key),
+        ]
+        if self.source_exchange != self.exchange:
+            parts.append(text(quarantine.SOURCE_EXCHANGE, self.source_exchange))
+        if self.source_routing_key != self.routing_key:
+            parts.append(text(quarantine.SOURCE_ROUTING_KEY, self.source_routing_key))
+        return b"".join(parts)
 
 
 def enclosed(properties: bytes, why: Why, *, room: int) -> bytes:

@@ -128,7 +128,7 @@ class Refused:
         elif self._keep(number, tag):
             copy = self._copies[tag]
             is_hopeless = self._refusals.keep(number, tag, copy.prepared[PUBLISH], len(copy.frames), now=now)
-            is_hopeless = is_hopeless or (self.counts_returns and _returns(copy) >= MOST_RETURNS)
+            is_hopeless = is_hopeless or (self.counts_returns and _comes_too_often(copy))
         else:
             is_hopeless = False
             known = (self._held.known(number) or _UNKNOWN) if self._held.room.note() else None
@@ -261,17 +261,18 @@ class Refused:
         self._gone(tags)
 
 
-def _returns(message: Publish) -> int:
+def _comes_too_often(message: Publish) -> bool:
     try:
-        return returns_of(Properties.read(message.properties).raw_headers)
+        return comes_too_often(message.properties)
     except CodecError:
-        return 0
+        return False
 
 
-def returns_of(headers: bytes) -> int:
-    """The number of times that the broker says a message was returned, by its headers (a table with its length)."""
-    found = header_table.value_of(headers, _RETURNS)
-    return int.from_bytes(found[1:], "big") if found is not None and found[:1] in _INTEGERS else 0
+def comes_too_often(properties: bytes) -> bool:
+    """True if the broker says that a message was returned `MOST_RETURNS` times or more; `properties` begin with their
+    flags."""
+    found = header_table.value_of(Properties.read(properties).raw_headers, _RETURNS)
+    return found is not None and found[:1] in _INTEGERS and int.from_bytes(found[1:], "big") >= MOST_RETURNS
 
 
 FIRST_PAUSE: Final = 5.0

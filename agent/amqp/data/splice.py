@@ -26,8 +26,8 @@ from agent.amqp.data.held import Received, Ways
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.probe import Probes, token_of
-from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, Outlet, PublishTracker
-from agent.amqp.data.refused import MOST_RETURNS, RETURNS_MARK, returns_of
+from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, PublishTracker
+from agent.amqp.data.refused import RETURNS_MARK, comes_too_often
 from agent.amqp.data.rewriting import Delivery, Destination, Rewriter, read_address, rewritten
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
@@ -44,7 +44,7 @@ from agent.amqp.wire.properties import (
 from agent.amqp.wire.tables import CodecError
 from agent.core.rules.quarantine import QuarantineReason
 
-__all__ = ["WHOLE", "Counts", "DeliveryForwarder", "Destination", "Outlet", "PublishTracker", "Rewriter"]
+__all__ = ["WHOLE", "Counts", "DeliveryForwarder", "Destination", "PublishTracker", "Rewriter"]
 
 WHOLE: Final = 1024 * 1024
 _DELIVER: Final = 60 << 16 | 60
@@ -457,7 +457,7 @@ class DeliveryForwarder:
             return
         received = payload[12:]
         try:
-            if self._keeps_returned and returns_of(Properties.read(received).raw_headers) >= MOST_RETURNS:
+            if self._keeps_returned and comes_too_often(received):
                 self._refuse(QuarantineReason.RETURNED, received)
                 return
             found = rewritten(self._rewriter, Properties.read(received), self._delivery)

@@ -234,8 +234,7 @@ class Channel:
     async def close(self) -> None:
         if self.closed.done():
             return
-        closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
-        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=REPLY_SUCCESS, text="done")
         try:
             async with asyncio.timeout(CLOSE_PATIENCE):
                 await answer
@@ -249,9 +248,8 @@ class Channel:
         """Close without waiting; the number stays in use until the broker has responded."""
         if not self.is_usable:
             return
-        closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
         try:
-            answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+            answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=REPLY_SUCCESS, text="done")
         except BrokerError:
             return  # this very write found that the connection may not be used any more, and the channel ended with it
         answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
@@ -279,8 +277,7 @@ class Channel:
         if question is None:
             return
         if not self._is_closing and not self.is_midway:
-            closing = {"code": REPLY_SUCCESS, "text": "no answer", "class_id": 0, "method_id": 0}
-            self._say(self._writer.write, methods.CHANNEL_CLOSE, closing)
+            self._say(self._writer.write, methods.CHANNEL_CLOSE, {"code": REPLY_SUCCESS, "text": "no answer"})
         self._abandon(UnansweredError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
 
     def end(self, error: BrokerError) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel, UnansweredError
+from agent.amqp.wire.channel import CLOSE_PATIENCE, REPLY_SUCCESS, Channel, UnansweredError
 from agent.amqp.wire.ends import (
     STANDSTILL,
     ConnectionClosedError,
@@ -18,7 +18,7 @@ from agent.amqp.wire.ends import (
     Permit,
     one_line,
 )
-from agent.amqp.wire.inbound import Inbound, Taker
+from agent.amqp.wire.inbound import Inbound
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
@@ -27,7 +27,6 @@ from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
 from agent.errors import BrokerError, TransientError
 
-CLOSE_PATIENCE: Final = 5.0
 MOST_CHANNELS: Final = 65_535
 LOOKS: Final = 10  # at open questions, in the time that a broker has for an answer
 MOST_UNREAD_ANSWERS: Final = 1_000
@@ -57,7 +56,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._inbox: asyncio.Queue[Call] = asyncio.Queue()
         self._is_asking = True  # on channel 0: in the handshake, and for the end
         self._secrets: deque[asyncio.Future[None]] = deque()  # that the broker has yet to accept
-        self._inbound = Inbound(self._dispatch, self._end, clock)
+        self.inbound = Inbound(self._dispatch, self._end, clock)
         self._said = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self.blocked: str | None = None  # why the broker takes no messages
@@ -86,11 +85,6 @@ class WireConnection(asyncio.BufferedProtocol):
         return "" if self.mechanism is Mechanism.EXTERNAL else self._terms.user, self._terms.vhost
 
     @property
-    def heard(self) -> float:
-        """The time when anything was last received from the peer, by the loop's clock."""
-        return self._inbound.heard
-
-    @property
     def said(self) -> float:
         """The time when anything was last written, by the loop's clock."""
         return self._said
@@ -105,20 +99,20 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._inbound.begin(self._transport)
+        self.inbound.begin(self._transport)
         self.write(frames.PROTOCOL_HEADER)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
-        return self._inbound.room()
+        return self.inbound.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed.done():
             return
-        now = self._inbound.heard = self._loop.time()
+        now = self.inbound.heard = self._loop.time()
         if now > self.permit.until:
             self._end(self.permit.end())
             return
-        self._inbound.came(nbytes)
+        self.inbound.came(nbytes)
 
     def eof_received(self) -> None:
         self._end(EndOfStreamError("closed by the peer without a word"))
@@ -141,15 +135,15 @@ class WireConnection(asyncio.BufferedProtocol):
         """
         self._is_full, self._full_since = True, self._loop.time()
         if self._fed:
-            self.hold_reading(self)
+            self.inbound.hold(self)
         for feeder in self._feeders:
-            feeder.hold_reading(self)
+            feeder.inbound.hold(self)
 
     def resume_writing(self) -> None:
         self._is_full, self._unread_answers = False, 0
-        self.release_reading(self)
+        self.inbound.release(self)
         for feeder in self._feeders:
-            feeder.release_reading(self)
+            feeder.inbound.release(self)
 
     # What its users call
 
@@ -192,16 +186,12 @@ class WireConnection(asyncio.BufferedProtocol):
         except BrokerError:
             pass
 
-    def divert(self, number: int, taker: Taker) -> None:
-        """Give the channel's frames to `taker` from now on, as they are in the buffer."""
-        self._inbound.divert(number, taker)
-
     def redacted(self, text: str) -> str:
         return self._terms.redacted(text)
 
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
-        self._inbound.forget(number)
+        self.inbound.forget(number)
 
     def abandon(self, number: int) -> None:
         """Give up a channel as it is: its number must not be used again, nor this connection by anything new."""
@@ -223,7 +213,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._feeders[feeder] += 1
         feeder._fed += 1
         if self._is_full:
-            feeder.hold_reading(self)
+            feeder.inbound.hold(self)
 
     def starved_by(self, feeder: WireConnection) -> None:
         """Record that one of the links that read from `feeder` and wrote here has ended."""
@@ -231,32 +221,7 @@ class WireConnection(asyncio.BufferedProtocol):
         feeder._fed -= 1
         if self._feeders[feeder] <= 0:
             del self._feeders[feeder]
-            feeder.release_reading(self)
-
-    def hold_reading(self, holder: object, *, counts: bool = False) -> None:
-        """Hand nothing more out until every holder has let go.
-
-        Nothing more is taken off the socket either, unless a holder `counts`: then up to `MOST_UNREAD`, to know how
-        many deliveries wait here, and that the peer is still there.
-        """
-        self._inbound.hold(holder, counts=counts)
-
-    def release_reading(self, holder: object) -> None:
-        self._inbound.release(holder)
-
-    @property
-    def is_held(self) -> bool:
-        """True if anyone holds its reading."""
-        return self._inbound.is_held
-
-    def unread_deliveries(self, number: int) -> int:
-        """The number of deliveries to a channel that have come and are not handed out, as far as they are counted."""
-        return self._inbound.unread_deliveries(number)
-
-    @property
-    def counts_all(self) -> bool:
-        """True if all that has come is handed out or counted."""
-        return self._inbound.counts_all
+            feeder.inbound.release(self)
 
     async def open(self, properties: Mapping[str, str]) -> None:
         """Do the handshake, until the vhost is open."""
@@ -274,7 +239,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._say(methods.CONNECTION_OPEN, vhost=self._terms.vhost)
         await self._expect(methods.CONNECTION_OPEN_OK)
         self.is_open, self._is_asking = True, False
-        self._inbound.open(self.frame_max)
+        self.inbound.open(self.frame_max)
         self._look_at_questions()
 
     def begin_channel(self) -> Channel:
@@ -311,10 +276,10 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         for channel in tuple(self._channels.values()):
             channel.end(error)
-        self._inbound.release_all()  # the answer has to be read
+        self.inbound.release_all()  # the answer has to be read
         self._is_asking = True
         try:
-            self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
+            self._say(methods.CONNECTION_CLOSE, code=REPLY_SUCCESS, text="closed by the agent")
             async with asyncio.timeout(patience):
                 await self._expect(methods.CONNECTION_CLOSE_OK)
         except (TimeoutError, BrokerError):
@@ -358,7 +323,7 @@ class WireConnection(asyncio.BufferedProtocol):
         for twice the interval. If this is called late, nothing was read for as long: the peer isn't silent, the agent
         stood still."""
         now, half = self._loop.time(), self.heartbeat / 2
-        inbound, is_late = self._inbound, self._timer is not None and now - self._timer.when() > STANDSTILL
+        inbound, is_late = self.inbound, self._timer is not None and now - self._timer.when() > STANDSTILL
         left = max(inbound.heard, inbound.reads_since) + 2 * self.heartbeat - now
         if left <= 0 and inbound.counts_all and not is_late:
             self._end(HeartbeatMissedError(f"nothing was received for {2 * self.heartbeat} s"))
@@ -382,9 +347,9 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         is_late = now - self._looked_at > 2 * patience / LOOKS
         self._looked_at = now
-        if self._inbound.is_held or is_late or (self.blocked is not None and not self.answers_while_blocked):
+        if self.inbound.is_held or is_late or (self.blocked is not None and not self.answers_while_blocked):
             self._can_answer_since = now
-        since = max(self._can_answer_since, self._inbound.released_at)
+        since = max(self._can_answer_since, self.inbound.released_at)
         for channel in tuple(self._channels.values()):
             channel.look_at_questions(patience=patience, since=since)
         if not self.closed.done():
@@ -456,7 +421,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         error = self.explain(error)
         self.closed.set_result(error)
-        self._inbound.finish()
+        self.inbound.finish()
         for timer in (self._timer, self._looking):
             if timer is not None:
                 timer.cancel()

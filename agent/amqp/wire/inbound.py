@@ -79,7 +79,7 @@ class Inbound:
         self._transport: asyncio.Transport | None = None
         self._largest_body = 0  # of a frame; 0 before the connection is open
         self._is_over = False
-        self.heard = self._loop.time()  # the peer, last
+        self.heard = self._loop.time()  # anything, from the peer, last
         self.reads_since = self.heard  # what came before is still in the socket where it wasn't read
         self.released_at = self.heard  # the last time that everybody let go
         self._buffer = bytearray(BUFFER)
@@ -125,6 +125,7 @@ class Inbound:
             self._guarded(self._read_frames)
 
     def divert(self, number: int, taker: Taker) -> None:
+        """Give the channel's frames to `taker` from now on, as they are in the buffer."""
         self._takers[number] = taker
 
     def forget(self, number: int) -> None:
@@ -134,9 +135,15 @@ class Inbound:
 
     @property
     def is_held(self) -> bool:
+        """True if anyone holds its reading."""
         return bool(self._holders)
 
     def hold(self, holder: object, *, counts: bool = False) -> None:
+        """Hand nothing more out until every holder has let go.
+
+        Nothing more is taken off the socket either, unless a holder `counts`: then up to `MOST_UNREAD`, to know how
+        many deliveries wait here, and that the peer is still there.
+        """
         self._holders.add(holder)
         if counts:
             self._counting.add(holder)
@@ -164,6 +171,7 @@ class Inbound:
             self.release(holder)
 
     def unread_deliveries(self, number: int) -> int:
+        """The number of deliveries to a channel that have come and are not handed out, as far as they are counted."""
         return self._unread.deliveries[number] if self._unread is not None else 0
 
     @property

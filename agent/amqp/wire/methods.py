@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table, long_string, short_string
 
-_NUMBERS: Final = {"octet": struct.Struct(">B"), "short": struct.Struct(">H"), "long": struct.Struct(">I")}
-_LONGLONG: Final = struct.Struct(">Q")
+_NUMBERS: Final = {
+    kind: struct.Struct(code) for kind, code in (("octet", ">B"), ("short", ">H"), ("long", ">I"), ("longlong", ">Q"))
+}
 _IDS: Final = struct.Struct(">HH")
 # Of the methods that brokers send, only connection.start has a table: less than 1 KiB with RabbitMQ's own server
 # properties, and an operator may add some. AMQP itself requires only 4096 bytes before limits are agreed on.
 LARGEST: Final = 64 * 1024
-_NUMBERS_AND_LONGLONG: Final = {**_NUMBERS, "longlong": _LONGLONG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _decode_arguments(method: Method, payload: bytes) -> dict[str, Any]:
 
 
 def _decode(kind: str, payload: bytes, at: int) -> tuple[Any, int]:
-    if number := _NUMBERS_AND_LONGLONG.get(kind):
+    if number := _NUMBERS.get(kind):
         return number.unpack_from(payload, at)[0], at + number.size
     if kind == "table":
         return decode_table(payload, at)
@@ -100,7 +100,7 @@ def _encode(kind: str, value: Any) -> bytes:
         case "table":
             return encode_table(value or ())
         case _:
-            return _NUMBERS_AND_LONGLONG[kind].pack(value or 0)
+            return _NUMBERS[kind].pack(value or 0)
 
 
 def _pack_bits(bits: list[bool]) -> bytes:
@@ -113,8 +113,7 @@ def _pack_bits(bits: list[bool]) -> bytes:
 
 
 def _method(name: str, ids: tuple[int, int], arguments: str = "", *, content: bool = False) -> Method:
-    pairs = tuple((part.split(":")[0], part.split(":")[1]) for part in arguments.split())
-    return Method(name, ids, pairs, content)
+    return Method(name, ids, tuple((part.split(":")[0], part.split(":")[1]) for part in arguments.split()), content)
 
 
 _CLOSING = "code:short text:shortstr class_id:short method_id:short"

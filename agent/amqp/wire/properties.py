@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.wire.tables import CodecError, decode_table, short_string
 from agent.core.fields import Table
 
-CONTENT_TYPE: Final = 0x8000
-CONTENT_ENCODING: Final = 0x4000
-HEADERS: Final = 0x2000
-EXPIRATION: Final = 0x0100
-USER_ID: Final = 0x0010
-TAIL_MASK: Final = 0x07FF  # of the flags after that of the headers, without the two that mean nothing
 _SHORT: Final = -1
 _TABLE: Final = -2
-# From the highest flag down; a positive number is a fixed width.
-_SHAPES: Final = (
-    (CONTENT_TYPE, _SHORT),
-    (CONTENT_ENCODING, _SHORT),
-    (HEADERS, _TABLE),
-    (0x1000, 1),  # delivery-mode
-    (0x0800, 1),  # priority
-    (0x0400, _SHORT),  # correlation-id
-    (0x0200, _SHORT),  # reply-to
-    (EXPIRATION, _SHORT),
-    (0x0080, _SHORT),  # message-id
-    (0x0040, 8),  # timestamp
-    (0x0020, _SHORT),  # type
-    (USER_ID, _SHORT),
-    (0x0008, _SHORT),  # app-id
-    (0x0004, _SHORT),  # cluster-id
-)
-FLAGS: Final[Mapping[str, int]] = {
-    name: flag
-    for name, (flag, _) in zip(
-        (
-            "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
-            "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
-        ),
-        _SHAPES,
-        strict=True,
-    )
-}  # fmt: skip
-"""The property flags, by AMQP's names of the properties."""
-_BEHIND_HEADERS: Final = tuple((flag, shape) for flag, shape in _SHAPES if flag < HEADERS)
+_SHAPES: Final = {
+    "content_type": _SHORT,
+    "content_encoding": _SHORT,
+    "headers": _TABLE,
+    "delivery_mode": 1,
+    "priority": 1,
+    "correlation_id": _SHORT,
+    "reply_to": _SHORT,
+    "expiration": _SHORT,
+    "message_id": _SHORT,
+    "timestamp": 8,
+    "type": _SHORT,
+    "user_id": _SHORT,
+    "app_id": _SHORT,
+    "cluster_id": _SHORT,
+}
+"""By AMQP's names of the properties, from the highest flag down; a positive number is a fixed width."""
+FLAGS: Final = {name: 0x8000 >> place for place, name in enumerate(_SHAPES)}
+CONTENT_TYPE: Final = FLAGS["content_type"]
+CONTENT_ENCODING: Final = FLAGS["content_encoding"]
+HEADERS: Final = FLAGS["headers"]
+EXPIRATION: Final = FLAGS["expiration"]
+USER_ID: Final = FLAGS["user_id"]
+TAIL_MASK: Final = 0x07FF  # of the flags after that of the headers, without the two that mean nothing
+_BY_FLAG: Final = tuple(zip(FLAGS.values(), _SHAPES.values(), strict=True))
+_BEHIND_HEADERS: Final = tuple((flag, shape) for flag, shape in _BY_FLAG if flag < HEADERS)
 _FLAGS: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -92,7 +81,7 @@ class Properties:
         (flags,) = _FLAGS.unpack_from(data) if len(data) >= 2 else _fail("the property flags are cut off")
         values: list[tuple[int, bytes]] = []
         at = 2
-        for flag, shape in _SHAPES:
+        for flag, shape in _BY_FLAG:
             if flags & flag:
                 after = _after(data, at, shape)
                 values.append((flag, data[at:after]))
@@ -108,7 +97,7 @@ class Properties:
     @property
     def raw_headers(self) -> bytes:
         """The table with its length; an empty table if there is none."""
-        return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
+        return self.get(HEADERS) or b"\0\0\0\0"
 
     def get(self, flag: int) -> bytes | None:
         """One property's bytes; None if there is no such property."""
@@ -141,8 +130,7 @@ class Properties:
 
 def encode(name: str, value: str | int) -> tuple[int, bytes]:
     """The flag and the bytes of one property other than the headers; raise CodecError if it can't have that value."""
-    flag = FLAGS[name]
-    shape = dict(_SHAPES)[flag]
+    flag, shape = FLAGS[name], _SHAPES[name]
     if isinstance(value, str) and shape == _SHORT:
         return flag, short_string(value)
     if isinstance(value, int) and shape > 0 and 0 <= value < 1 << 8 * shape:

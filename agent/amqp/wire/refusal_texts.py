@@ -18,7 +18,7 @@ NOT_FOUND: Final = 404
 _OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
 _TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
 _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")
-_BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
+BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
 _DENIED: Final = re.compile(r"ACCESS_REFUSED - (?:(configure|write|read) )?access to (exchange|queue|topic) '")
 _MISSING: Final = re.compile(r"NOT_FOUND - no (exchange|queue) '")
 _BEFORE_USER: Final = "' refused for user '"
@@ -90,7 +90,7 @@ def refuses_topic(text: str, values: Mapping[str, Any]) -> bool:
     """True if it is the routing key that may not be used: no code or field says so. Users choose keys, so text in the
     key doesn't count."""
     found = _REFUSED_TOPIC.match(text)
-    return found is not None and _BACKEND_FAILED not in text[found.end() + len(values.get("routing_key", "")) :]
+    return found is not None and BACKEND_FAILED not in text[found.end() + len(values.get("routing_key", "")) :]
 
 
 def _permission(ids: tuple[int, int], kind: str, name: str, values: Mapping[str, Any]) -> str:

@@ -162,7 +162,8 @@ class Refusals:
             self._fared(well=False, now=now)
         is_first = not self._unacknowledged and not self._unnoted
         if known is None:  # it won't be recognized, so that there may be others like it on their way
-            self._next_return = max(self._next_return, now + SHORTEST) if is_first else self._next_return
+            if is_first:
+                self._next_return = max(self._next_return, now + SHORTEST)
             self._unnoted.append(tag)
             return
         if is_first and not self._expected:
@@ -338,9 +339,11 @@ class Refusals:
         stays unacknowledged once more."""
         if well:
             self._fared_well += 1
+            is_time = 2 * self._fared_well >= self._returned
         else:
             self._fared_badly += 1
-        if 2 * self._fared_well >= self._returned if well else now >= self._returned_at + self._pause:
+            is_time = now >= self._returned_at + self._pause
+        if is_time:
             self._hurry(now)
 
     def _hurry(self, now: float) -> None:

@@ -122,7 +122,7 @@ class LeaseChannel:
         """The time at which the broker and this agent last received something from each other, as far as this agent can
         know: the earlier of the last read and the last write."""
         wire = self._connection.wire
-        return min(wire.heard, wire.said)
+        return min(wire.inbound.heard, wire.said)
 
     def beat(self) -> None:
         """Send a heartbeat, more often than the broker needs it: the older the last contact, the shorter what runs here

@@ -61,10 +61,10 @@ class Link:
         stamp = ReceivedFromHeader(
             URI, self.name, upstream=THERE, downstream=HERE, max_hops=self.max_hops, trust_user_id=False
         )  # fmt: skip
-        self.up.wire.divert(
+        self.up.wire.inbound.divert(
             self.out.number, DeliveryForwarder(self.out, self.target, stamp, Destination(self.name))
         )  # fmt: skip
-        self.down.wire.divert(self.into.number, self.target)
+        self.down.wire.inbound.divert(self.into.number, self.target)
         self.down.wire.fed_by(self.up.wire)
         no_ack, queue = self.ack_mode is AckMode.NO_ACK, self.queue or self.name
         if not no_ack:
@@ -128,7 +128,7 @@ class ExactPublisher:
         channel = await connection.channel()
         await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
         publisher = cls(channel, name)
-        connection.wire.divert(channel.number, publisher)
+        connection.wire.inbound.divert(channel.number, publisher)
         return publisher
 
     async def publish(self, *contents: tuple[bytes, bytes]) -> None:

@@ -239,7 +239,7 @@ async def test_a_slow_downstream_holds_back_the_upstream_and_costs_no_memory(
     memory = Memory()
     proxy.throttle(6 * MIB)
     async with running(link):
-        await until(lambda: up.wire.is_held, what="reading is held")
+        await until(lambda: up.wire.inbound.is_held, what="reading is held")
         await link.forwarded(count)  # some ten seconds: five heartbeats
     assert memory.grown < 40 * MIB
     assert not up.is_closed and not down.is_closed
@@ -258,13 +258,13 @@ async def test_a_connection_held_for_long_stays_alive_on_both_sides(
     declare(broker, link.name)
     count = 100
     async with running(link):
-        up.wire.hold_reading("a test")
+        up.wire.inbound.hold("a test")
         await publish_async(second_broker.uri(), link.name, KEY, [bytes(200_000)] * count)
         said = proxy.bytes_up
         await until(lambda: proxy.bytes_up >= said + 8 * 8, what="eight of our heartbeats: four of the broker's times")
         assert not up.is_closed
         assert link.counts.forwarded < count
-        up.wire.release_reading("a test")
+        up.wire.inbound.release("a test")
         await link.forwarded(count)
     assert not up.is_closed
 
@@ -288,10 +288,12 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         memory = Memory()
         for _ in range(count):
             await publish_async(second_broker.uri(), link.name, KEY, [bytes(MIB)])
-        await until(lambda: up.wire.is_held, what="reading is held")
+        await until(lambda: up.wire.inbound.is_held, what="reading is held")
         assert down.blocked is not None and told == [down.blocked]
-        heard = down.wire.heard
-        await until(lambda: down.wire.heard > heard + 5, what="the broker speaks on, for more than two heartbeats")
+        heard = down.wire.inbound.heard
+        await until(
+            lambda: down.wire.inbound.heard > heard + 5, what="the broker speaks on, for more than two heartbeats"
+        )
         assert not down.is_closed
         assert link.counts.forwarded == 1
         assert memory.grown < 40 * MIB

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.declares import ExchangeFound, Presence, QueueFound, probe
+from agent.amqp.declares import ObjectFound, Presence, probe
 from agent.amqp.wire import methods
 from agent.errors import TransientError
 from tests.integration.amqp.conftest import Connecting
@@ -30,12 +30,12 @@ async def test_what_is_there_and_what_is_not(broker: Node, connecting: Connectin
             queues=["full", "quorum", "none"],
             exchanges=["odd", "hidden", "amq.topic", "none"],
         )
-        assert found.queues["full"] == QueueFound(Presence.EXISTS, messages=3)
-        assert found.queues["quorum"] == QueueFound(Presence.EXISTS)
+        assert found.queues["full"] == ObjectFound(Presence.EXISTS, messages=3)
+        assert found.queues["quorum"] == ObjectFound(Presence.EXISTS)
         assert found.queues["none"].presence is Presence.MISSING
         assert "NOT_FOUND" in found.queues["none"].detail
         # A passive declare looks at the name alone: type, flags and arguments are not compared.
-        exists = ExchangeFound(Presence.EXISTS)
+        exists = ObjectFound(Presence.EXISTS)
         assert [found.exchanges[each] for each in ("odd", "hidden", "amq.topic")] == [exists] * 3
         assert found.exchanges["none"].presence is Presence.MISSING
 

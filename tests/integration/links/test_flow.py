@@ -34,10 +34,10 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         options = FlowOptions(called, "link", Destination(called), exclusive=True)
         flow = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory(), room=Room(0))
         await flow.start(STAMP)
-        up.wire.hold_reading(self := object())
+        up.wire.inbound.hold(self := object())
         async with asyncio.timeout(5):
             await flow.resize(2_000)
-        up.wire.release_reading(self)
+        up.wire.inbound.release(self)
         assert flow.prefetch == 2_000
         await publish_async(second_broker.uri(), called, "k", ["body"])
         assert [each.body for each in await messages_async(broker.uri(), called, 1)] == [b"body"]

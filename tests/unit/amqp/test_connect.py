@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.amqp.connect import LONGEST_STEP, MOST, LastHeard, connect, first_to_answer
+from agent.amqp.connect import LONGEST_STEP, MOST_ADDRESSES, LastHeard, connect, first_to_answer
 from agent.amqp.wire.connection import WireConnection
 from agent.core.addresses.uri import parse
 from agent.errors import PermanentError, TransientError
@@ -98,7 +98,7 @@ def test_when_brokers_were_heard_is_remembered_of_some() -> None:
         models.broker(HERE)
         heard = LastHeard()
         async with await connect(parse(f"amqp://{HERE}"), where="upstream origin", name="test") as connection:
-            for port in range(MOST + 5):
+            for port in range(MOST_ADDRESSES + 5):
                 heard.follow(connection.wire, (HERE, port))
                 await connection.close()
                 await asyncio.sleep(0)

@@ -12,10 +12,10 @@ class Reader:
     def __init__(self) -> None:
         self.holders: set[object] = set()
 
-    def hold_reading(self, holder: object) -> None:
+    def hold(self, holder: object) -> None:
         self.holders.add(holder)
 
-    def release_reading(self, holder: object) -> None:
+    def release(self, holder: object) -> None:
         self.holders.discard(holder)
 
 

@@ -170,7 +170,7 @@ async def test_a_consumer_ends_when_all_that_may_be_taken_is_here_and_comes_back
 
 
 async def test_giving_back_after_the_permit_has_ended_ends_the_connection_and_raises_nothing() -> None:
-    scene = await Scene.made(server=Server("RabbitMQ", "4.3.6", None, frozenset()))
+    scene = await Scene.made(server=Server("RabbitMQ", "4.3.6", None))
     await scene.begun()
     scene.link.upstream.permit.until = -math.inf
     scene.consumer.give_back()

@@ -68,10 +68,10 @@ async def test_what_was_put_off_waits_while_reading_is_held() -> None:
     await turn()
     channel.on_cancel = lambda tag: cancelled.append(int(tag))
     feed(connection, cancels(channel.number, 10))
-    connection.hold_reading("full")
+    connection.inbound.hold("full")
     await turn()
     assert len(cancelled) == 1
-    connection.release_reading("full")
+    connection.inbound.release("full")
     assert not wire.reads
     for _ in range(15):
         await asyncio.sleep(0)

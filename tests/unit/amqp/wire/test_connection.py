@@ -206,9 +206,9 @@ async def test_reading_is_held_while_the_other_side_is_full_and_any_holder_is_le
     link = await Link.made()
     steps: list[tuple[Callable[[], None], bool]] = [
         (link.downstream.pause_writing, False),
-        (lambda: link.upstream.hold_reading("another"), False),
+        (lambda: link.upstream.inbound.hold("another"), False),
         (link.downstream.resume_writing, False),
-        (lambda: link.upstream.release_reading("another"), True),
+        (lambda: link.upstream.inbound.release("another"), True),
         (link.downstream.pause_writing, False),
         (lambda: link.downstream.starved_by(link.upstream), True),
         (lambda: link.downstream.fed_by(link.upstream), False),
@@ -222,11 +222,11 @@ async def test_reading_is_held_while_the_other_side_is_full_and_any_holder_is_le
 def test_a_connection_that_is_held_is_not_taken_for_dead_and_goes_on_to_speak() -> None:
     async def scenario() -> None:
         connection, wire = await opened(heartbeat=10)
-        connection.hold_reading("full")
+        connection.inbound.hold("full")
         await asyncio.sleep(102)
         assert not connection.closed.done()
         assert wire.taken() == frames.HEARTBEAT_FRAME * 20
-        connection.release_reading("full")
+        connection.inbound.release("full")
         await asyncio.sleep(19)
         assert not connection.closed.done()
         await asyncio.sleep(7)
@@ -256,7 +256,7 @@ def test_a_connection_that_was_not_read_because_this_side_is_behind_is_not_taken
         assert isinstance(loop, VirtualLoop)
         connection, wire = await opened(heartbeat=10, clock=loop.time)
         channel, slow = ready(connection), Slow()
-        connection.divert(channel.number, slow)
+        connection.inbound.divert(channel.number, slow)
         data = frames.frame(frames.METHOD, channel.number, bytes(BUFFER // 4))
         feed(connection, data * 3)
         while not wire.reads and not connection.closed.done():

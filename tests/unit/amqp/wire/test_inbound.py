@@ -28,7 +28,7 @@ def delivery(channel: int, size: int) -> bytes:
 
 
 async def held(connection: WireConnection) -> None:
-    connection.hold_reading("blocked", counts=True)
+    connection.inbound.hold("blocked", counts=True)
     await turn()
 
 
@@ -56,25 +56,25 @@ async def test_what_came_meanwhile_is_counted_and_goes_on_afterwards_in_order() 
     assert len(link.published()) == 2
     await held(link.upstream)
     await link.deliver(*(Sent(tag, body=bytes(tag)) for tag in (3, 4, 5)), cuts=[50] * 100)
-    assert (link.upstream.unread_deliveries(link.out.number), link.upstream.counts_all) == (3, True)
+    assert (link.upstream.inbound.unread_deliveries(link.out.number), link.upstream.inbound.counts_all) == (3, True)
     assert link.published() == []
     assert link.up.reads
-    link.upstream.release_reading("blocked")
+    link.upstream.inbound.release("blocked")
     await turn()
     assert [len(message.body) for message in link.published()] == [3, 4, 5]
-    assert link.upstream.unread_deliveries(link.out.number) == 0
+    assert link.upstream.inbound.unread_deliveries(link.out.number) == 0
 
 
 async def test_what_was_put_off_before_is_counted_too() -> None:
     link = await Link.made()
-    link.upstream.hold_reading("full")
+    link.upstream.inbound.hold("full")
     await held(link.upstream)
     assert link.up.reads
     await link.deliver(Sent(1, body=b"1"))
-    assert link.upstream.unread_deliveries(link.out.number) == 1
-    link.upstream.release_reading("blocked")
-    assert (link.up.reads, link.upstream.counts_all) == (False, False)
-    link.upstream.release_reading("full")
+    assert link.upstream.inbound.unread_deliveries(link.out.number) == 1
+    link.upstream.inbound.release("blocked")
+    assert (link.up.reads, link.upstream.inbound.counts_all) == (False, False)
+    link.upstream.inbound.release("full")
     await turn()
     assert (link.up.reads, len(link.published())) == (True, 1)
 
@@ -86,10 +86,10 @@ async def test_no_more_is_read_than_there_is_room_for() -> None:
     message = delivery(number, 100_000)
     count = MOST_UNREAD // len(message) + 1
     for _ in range(count):
-        assert (wire.reads, connection.counts_all) == (True, True)
+        assert (wire.reads, connection.inbound.counts_all) == (True, True)
         feed(connection, message)
-    assert (wire.reads, connection.counts_all) == (False, False)
-    assert connection.unread_deliveries(number) == count
+    assert (wire.reads, connection.inbound.counts_all) == (False, False)
+    assert connection.inbound.unread_deliveries(number) == count
 
 
 async def test_a_peer_that_closes_the_connection_is_heard() -> None:
@@ -114,7 +114,7 @@ async def test_a_peer_that_closes_with_garbage_ends_no_more_than_the_connection(
 def test_silence_is_noticed_as_ever_where_what_comes_is_counted() -> None:
     async def scenario() -> None:
         connection, _ = await opened(heartbeat=10)
-        connection.hold_reading("full")
+        connection.inbound.hold("full")
         await asyncio.sleep(102)
         await held(connection)
         await asyncio.sleep(19)

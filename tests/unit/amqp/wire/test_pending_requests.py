@@ -72,12 +72,12 @@ def test_nothing_is_overdue_while_no_answer_can_come(why: str) -> None:
         channel = ready(connection)
         question = ask(channel)
         if why == "held":
-            connection.hold_reading("full")
+            connection.inbound.hold("full")
         else:
             feed(connection, frames.frame(frames.METHOD, 0, methods.CONNECTION_BLOCKED.encode(reason="alarm")))
         await asyncio.sleep(10 * PATIENCE)
         if why == "held":
-            connection.release_reading("full")
+            connection.inbound.release("full")
         else:
             feed(connection, frames.frame(frames.METHOD, 0, methods.CONNECTION_UNBLOCKED.encode()))
         await asyncio.sleep(PATIENCE - LOOK)
