@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from agent.amqp.connect import connect_any
-from agent.amqp.declares import Found, Presence, QueueFound, probe
+from agent.amqp.declares import Found, ObjectFound, Presence, probe
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import (
     Action,
@@ -262,7 +262,7 @@ def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, clust
     )
 
 
-def _queue_seen(found: QueueFound | None) -> QueueSeen | None:
+def _queue_seen(found: ObjectFound | None) -> QueueSeen | None:
     if found is None or found.presence is not Presence.EXISTS:
         return None
     return QueueSeen(found.messages, found.consumers)
