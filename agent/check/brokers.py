@@ -14,7 +14,7 @@ from typing import Final
 from agent.amqp.connect import Connection, connect, connect_any
 from agent.amqp.declares import ObjectFound, Presence, probe
 from agent.check.context import DEFAULT_VHOST, Attempt, BrokerFacts, CheckContext, Endpoint, Expiring, is_by_certificate
-from agent.check.findings import Finding, Topic, listed
+from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
 from agent.core import fields
@@ -23,6 +23,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.model import ExchangeLink
 from agent.core.permissions import EVENTS
 from agent.core.status.advice import CLEARING, advice
+from agent.core.text.quantities import listed
 from agent.errors import BrokerError, FailureKind
 from agent.links.ends import DOWNSTREAM
 from agent.management.answers import NodeAnswer

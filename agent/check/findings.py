@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,9 +70,3 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 def has_problems(findings: Iterable[Finding]) -> bool:
     return any(each.level is not FindingLevel.NOTE for each in findings)
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """The first names, and the number of the others."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -20,7 +20,7 @@ from agent.check.context import (
     address,
     downstream_in,
 )
-from agent.check.findings import Finding, Topic, listed
+from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.links.plan import Outlook
 from agent.core.links.upstream_steps import Verb
@@ -37,6 +37,7 @@ from agent.core.permissions import (
     patterns_to_add,
     wanted_patterns,
 )
+from agent.core.text.quantities import listed
 from agent.errors import BrokerError, PermanentError
 
 MOST_NAMED: Final = 10
@@ -176,8 +177,7 @@ def _judge(account: AccountNeeds, grant: Grant) -> Iterator[Finding]:
 
 def _listed(needs: list[Need]) -> str:
     words = [f"{each.permission} on {each.on!r}{'…' if each.is_prefix else ''} ({each.why})" for each in sorted(needs)]
-    more = len(words) - MOST_NAMED
-    return "; ".join(words[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    return listed(words, MOST_NAMED, separator="; ")
 
 
 def _errors(account: AccountNeeds, attempts: Sequence[Attempt]) -> list[BrokerError]:

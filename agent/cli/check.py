@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from agent.check.configuration import CheckResult, TrialRunner, check
 from agent.check.context import Attempt
-from agent.check.findings import Finding, FindingLevel, has_problems, listed
+from agent.check.findings import Finding, FindingLevel, has_problems
 from agent.cli import output
 from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.text.quantities import counted
+from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 

@@ -20,6 +20,7 @@ from agent.cli.options import usual_config
 from agent.core.addresses.secret import Secret
 from agent.core.model import named_so
 from agent.core.settings import HttpSettings
+from agent.core.text.quantities import listed
 from agent.core.text.redaction import redacted
 from agent.errors import AgentError, CannotStartError, ConfigurationError, UnknownLinkError
 from agent.network import explain
@@ -288,12 +289,8 @@ def _hint(links: Sequence[Mapping[str, Any]], named: str) -> str:
 
 
 def _listed(links: Sequence[Mapping[str, Any]]) -> str:
-    named = [
-        f"{link['id']} ({link['kind']} {full_name(link)}, upstream {link['upstream'] or '-'})"
-        for link in links[:MOST_NAMED]
-    ]
-    more = len(links) - MOST_NAMED
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    named = [f"{link['id']} ({link['kind']} {full_name(link)}, upstream {link['upstream'] or '-'})" for link in links]
+    return listed(named, MOST_NAMED)
 
 
 def completions(links: Iterable[Mapping[str, Any]], incomplete: str) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from agent.core.rules import names, policies
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern, VhostTimeBudget
 from agent.core.rules.policies import ChosenDefinition, OwnPolicies, PolicyVerdict
+from agent.core.text.quantities import listed
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.errors import Place, Problem, Severity
 
@@ -378,9 +379,7 @@ def _is_undecided(verdict: PolicyVerdict, previous: Iterable[model.Link]) -> boo
 def _some(names: Iterable[str]) -> str:
     """The first few names, in words."""
     known = sorted(names)
-    more = len(known) - MOST_NAMED
-    shown = ", ".join(map(repr, known[:MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
-    return f"there are {shown}" if known else "none is defined there"
+    return f"there are {listed([*map(repr, known)], MOST_NAMED)}" if known else "none is defined there"
 
 
 def _describe(chosen: ChosenDefinition) -> str:

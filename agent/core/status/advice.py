@@ -11,7 +11,7 @@ from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need, Permission, escaped, grant_command
-from agent.core.text.quantities import counted
+from agent.core.text.quantities import counted, listed
 from agent.errors import Failure, FailureKind
 
 DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}
@@ -85,21 +85,15 @@ def advice(
 
 def _list_queues(vhosts: Sequence[str]) -> str:
     commands = [f"`rabbitmqctl list_queues -p {quote(each)} name messages policy arguments`" for each in vhosts]
-    return _first(commands, "vhost")
+    return listed(commands, _MOST_NAMED, "vhost")
 
 
 def _create_vhosts(broker: str, vhosts: Sequence[str]) -> str:
     if len(vhosts) <= 1:
         what = f" {quote(vhosts[0])}" if vhosts else ""
         return f"Create the vhost on {broker} (`rabbitmqctl add_vhost{what}`), or correct the path of the URI."
-    commands = _first([f"`rabbitmqctl add_vhost {quote(each)}`" for each in vhosts], "vhost")
+    commands = listed([f"`rabbitmqctl add_vhost {quote(each)}`" for each in vhosts], _MOST_NAMED, "vhost")
     return f"Create the vhosts on {broker} ({commands}), or correct the paths of the URIs."
-
-
-def _first(named: Sequence[str], what: str, most: int = _MOST_NAMED) -> str:
-    """The first few, and how many more there are."""
-    more = len(named) - most
-    return ", ".join(named[:most]) + (f" and {counted(more, f'more {what}')}" if more > 0 else "")
 
 
 def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure]) -> str:
@@ -108,7 +102,7 @@ def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure])
         describe, what = _NAMING[kind]
         named = list(dict.fromkeys(filter(None, map(describe, failures))))
         if len(named) > 1:
-            return f" All that is named: {_first(named, what)}."
+            return f" All that is named: {listed(named, _MOST_NAMED, what)}."
     differing = sum(each != errors[0] for each in errors) if kind in _EACH_DIFFERENT else 0
     if not differing:
         return ""
@@ -131,7 +125,7 @@ def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> st
     user, vhost = missing[0].user, missing[0].vhost
     topics = dict.fromkeys(each.object for each in missing if each.object_type == _TOPIC)
     others = [each for each in missing if each.object_type != _TOPIC]
-    lacking = _first([_need(each) for each in missing], "object", _MOST_NEEDS)  # the command is for all of them
+    lacking = listed([_need(each) for each in missing], _MOST_NEEDS, "object")  # the command is for all of them
     advised = [f"On {broker}, user {user!r} needs {lacking} in vhost {vhost!r}."]
     if others:
         advised.append(_set_permissions(others, user, vhost, needs))

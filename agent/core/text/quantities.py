@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,6 +13,13 @@ _TWO_BELOW: Final = {"d": 10, "h": 10, "m": 10}  # 3h20m, but 12h
 
 def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def listed(words: Sequence[str], most: int, what: str = "", *, separator: str = ", ") -> str:
+    """The first words, and the number of the others."""
+    shown, more = separator.join(words[:most]), len(words) - most
+    end = "; " if ";" in separator else " "
+    return f"{shown}{end}and {counted(more, f'more {what}') if what else f'{more:,} more'}" if more > 0 else shown
 
 
 def waiting_text(messages: int, where: str = "", *, is_exact: bool) -> str:

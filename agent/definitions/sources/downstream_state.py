@@ -10,6 +10,7 @@ from agent.core import fields
 from agent.core.fields import UNREAD, Field, Table, UnusableError
 from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
 from agent.core.rules.hops import BOUND_FROM
+from agent.core.text.quantities import listed
 from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 
@@ -31,9 +32,8 @@ class Unusable:
     def problems(self, source: str) -> tuple[Problem, ...]:
         if not self.objects:
             return ()
-        more = f" and {len(self.objects) - MOST_NAMED} more" if len(self.objects) > MOST_NAMED else ""
         message = (
-            f"vhost {quoted(self.vhost)} holds what can't be federated: {', '.join(self.objects[:MOST_NAMED])}{more}; "
+            f"vhost {quoted(self.vhost)} holds what can't be federated: {listed(self.objects, MOST_NAMED)}; "
             "declare it again with other arguments"
         )
         return (problem_at(Place(source), message),)
