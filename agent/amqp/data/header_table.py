@@ -6,17 +6,19 @@ takes a twentieth of what a loop would take; only a name or value of 64 bytes or
 
 Tables are passed and returned with their length in front. Raises CodecError if what has to be read isn't valid.
 
-Why: docs/decisions/0004-headers-as-bytes.md
+Why: docs/decisions/0004-headers-as-bytes.md, docs/decisions/0005-invalid-headers-kept.md
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from functools import cache
 from typing import Final, NamedTuple
 
 from agent.amqp.wire.tables import FIXED_WIDTHS, CodecError, encode_value, short_string
 from agent.core.fields import Field
+from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 
 _U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
@@ -149,7 +151,7 @@ def value_of(table: bytes, names: Names) -> bytes | None:
 
 def with_first(table: bytes, entries: bytes) -> bytes:
     """The table with `entries` before all others."""
-    return _table(entries, table[4:])
+    return table_of(entries, table[4:])
 
 
 def without(table: bytes, names: Names) -> bytes:
@@ -158,7 +160,7 @@ def without(table: bytes, names: Names) -> bytes:
     while (found := names.find(table, at, len(table))) is not None:
         kept.append(table[at : found.begin])
         at = found.after
-    return _table(*kept, table[at:]) if kept else table
+    return table_of(*kept, table[at:]) if kept else table
 
 
 def replaced(table: bytes, names: Names, entries: bytes) -> bytes:
@@ -166,7 +168,7 @@ def replaced(table: bytes, names: Names, entries: bytes) -> bytes:
     found = find(table, names)
     if found is None:
         return with_first(table, entries)
-    return _table(table[4 : found.begin], entries, table[found.after :])
+    return table_of(table[4 : found.begin], entries, table[found.after :])
 
 
 def renamed(table: bytes, names: Names, name: str) -> bytes:
@@ -174,7 +176,7 @@ def renamed(table: bytes, names: Names, name: str) -> bytes:
     found = find(table, names)
     if found is None:
         return table
-    return _table(table[4 : found.begin], short_string(name), table[found.value :])
+    return table_of(table[4 : found.begin], short_string(name), table[found.value :])
 
 
 def with_first_item(table: bytes, name: str, item: bytes) -> bytes:
@@ -192,6 +194,41 @@ def with_first_item(table: bytes, name: str, item: bytes) -> bytes:
     return replaced(table, names, array)
 
 
-def _table(*entries: bytes) -> bytes:
+def table_of(*entries: bytes) -> bytes:
+    """A table of these entries, with its length."""
     size = sum(map(len, entries))
     return b"".join([_U32.pack(size), *entries])
+
+
+def array(items: bytes) -> bytes:
+    """An array of these items, with its tag."""
+    return b"A" + _U32.pack(len(items)) + items
+
+
+_INVALID: Final = Names(INVALID_HEADERS)
+
+
+def keep_invalid(headers: bytes, value: bytes, *, name: str = RECEIVED_FROM) -> bytes:
+    """The headers with `value`, that of a header called `name` which isn't an array, put into `x-invalid-headers`
+    before those that are there."""
+    found = find(headers, _INVALID)
+    if found is None:
+        return table_of(headers[4:], _invalid(b"", value, name=name))
+    standing = headers[found.value : found.after]
+    if standing[0] != _TABLE:
+        invalid = _invalid(short_string(INVALID_HEADERS) + array(standing), value, name=name)
+    else:
+        kept = standing[1:]
+        earlier = value_of(kept, _names(name)) or b""
+        others = without(kept, _names(name))[4:]
+        invalid = _invalid(others, value + (earlier[5:] if earlier[:1] == b"A" else earlier), name=name)
+    return table_of(headers[4 : found.begin], invalid, headers[found.after :])
+
+
+def _invalid(others: bytes, values: bytes, *, name: str) -> bytes:
+    return short_string(INVALID_HEADERS) + b"F" + table_of(others, short_string(name), array(values))
+
+
+@cache
+def _names(name: str) -> Names:
+    return Names(name)

@@ -219,14 +219,6 @@ class DeliveryForwarder:
         if tag > last:
             self._target.surplus(range(last + 1, tag + 1))
 
-    def stop(self) -> None:
-        """Take no more than what has come."""
-        if self._tag >= self._last_allowed:
-            return
-        self._last_allowed = self._tag
-        if self.on_exhausted is not None and not self._awaits_header and not self._missing:
-            self.on_exhausted()
-
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consume whole frames of this channel from `at` on; return where it stopped."""
         prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD

@@ -11,13 +11,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from agent.amqp.data.header_table import Names, skip_value
+from agent.amqp.data.header_table import Names, array, keep_invalid, skip_value, table_of
 from agent.amqp.data.rewriting import Delivery, PropertyChanges
 from agent.amqp.wire.tables import encode_value, long_string, short_string
 from agent.core import fields
 from agent.core.rules import hops
 from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict
-from agent.links.invalid_headers import array, keep_invalid, table
 
 _U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
@@ -76,15 +75,15 @@ class ReceivedFromHeader:
         else:
             found = _RECEIVED.find(headers, 4, len(headers))
             if found is None:
-                return table(self._array, _U32.pack(len(hop)), hop, headers[4:])
+                return table_of(self._array, _U32.pack(len(hop)), hop, headers[4:])
             _, value, after = found
             if headers[value] != _ARRAY:
-                return keep_invalid(table(headers[4:value], array(hop), headers[after:]), headers[value:after])
+                return keep_invalid(table_of(headers[4:value], array(hop), headers[after:]), headers[value:after])
         past = headers[value + 5 : after]
         verdict = self._known.get(past) or self._judge(past)
         if verdict is not Verdict.FORWARD:
             return verdict.value
-        return table(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
+        return table_of(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
 
     def _judge(self, past: bytes) -> Verdict:
         """The verdict on a message with the hops `past`, the entries of its array; no more of them are looked at than

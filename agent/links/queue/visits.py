@@ -13,12 +13,11 @@ import struct
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.header_table import Names, skip_value
+from agent.amqp.data.header_table import Names, array, keep_invalid, skip_value, table_of
 from agent.amqp.data.rewriting import Delivery, PropertyChanges
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core import fields
 from agent.core.rules.hops import RECEIVED_FROM
-from agent.links.invalid_headers import array, keep_invalid, table
 
 ORIGINAL_EXCHANGE: Final = "x-original-exchange"
 ORIGINAL_KEY: Final = "x-original-routing-key"
@@ -70,9 +69,9 @@ class VisitHeaders:
             self.most_visits = max(self.most_visits, visits)
             self.revisited += visits > 1
             received = array(self._entry(visits, redelivered=delivery.redelivered) + others)
-            marked = table(headers[4 : found.value], received, headers[found.after :])
+            marked = table_of(headers[4 : found.value], received, headers[found.after :])
         elif found is not None:
-            rest = table(headers[4 : found.begin], headers[found.after :])
+            rest = table_of(headers[4 : found.begin], headers[found.after :])
             marked = keep_invalid(self._first(rest, delivery), headers[found.value : found.after])
         else:
             marked = self._first(headers, delivery)
@@ -82,7 +81,7 @@ class VisitHeaders:
         return header_table.with_first(header_table.without(headers, _ORIGINALS), self.entries(delivery))
 
     def _entry(self, visits: int, *, redelivered: bool) -> bytes:
-        entry = table(
+        entry = table_of(
             *self._own,
             header_table.entry("redelivered", fields.boolean(redelivered)),
             header_table.entry("visit-count", fields.long(visits)),

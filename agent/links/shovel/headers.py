@@ -7,14 +7,13 @@ from dataclasses import fields
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.header_table import Names
+from agent.amqp.data.header_table import Names, keep_invalid
 from agent.amqp.data.rewriting import Delivery, PropertyChanges, Rewriter, Untouched
 from agent.amqp.wire.properties import encode
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
 from agent.core.model import PublishProperties, ShovelLink
-from agent.links.invalid_headers import keep_invalid
 
 SHOVELLED: Final = "x-shovelled"
 TIMESTAMP: Final = "x-shovelled-timestamp"

@@ -21,7 +21,7 @@ from agent.errors import BrokerError
 from agent.links.consumer import Consumer
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
-from tests.unit.amqp.wire.link import Link, calls, feed, turn
+from tests.unit.amqp.wire.link import Link, Sent, calls, feed, turn
 
 TERMS = Terms("upstream origin", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
 
@@ -161,8 +161,7 @@ async def test_where_nothing_is_acknowledged_no_prefetch_is_set() -> None:
 async def test_a_consumer_ends_when_all_that_may_be_taken_is_here_and_comes_back_for_more() -> None:
     scene = await Scene.made(limit=1)
     await scene.begun()
-    scene.link.source.stop()
-    await turn()
+    await scene.link.deliver(Sent(1))
     assert scene.asked() == ["Basic.Cancel"]
     scene.link.source.allow(1)
     scene.consumer.step()

@@ -75,30 +75,6 @@ async def test_what_can_not_be_published_does_not_count() -> None:
     assert exhausted == [2]
 
 
-@pytest.mark.parametrize("body", BODIES)
-async def test_a_source_that_is_stopped_goes_on_with_what_it_has_begun(body: bytes) -> None:
-    link, exhausted = await limited(1_000)
-    await link.deliver(*sent([1, 2], body))
-    begun = link.delivery(Sent(3, key="3", body=b"begun"))
-    link.upstream.get_buffer(-1)[: len(begun) - 1] = begun[:-1]
-    link.upstream.buffer_updated(len(begun) - 1)
-    link.source.stop()
-    assert exhausted == []
-    link.upstream.get_buffer(-1)[:1] = begun[-1:]
-    link.upstream.buffer_updated(1)
-    assert exhausted == [3]
-    await link.deliver(*sent([4], body))
-    assert keys(link) == ["1", "2", "3"]
-
-
-async def test_a_source_that_is_stopped_between_messages_is_exhausted_at_once() -> None:
-    link, exhausted = await limited(1_000)
-    await link.deliver(*sent([1]))
-    link.source.stop()
-    link.source.stop()
-    assert exhausted == [1]
-
-
 async def test_a_broker_that_sends_without_end_beyond_the_limit_is_left() -> None:
     link, _ = await limited(1 - MOST_UNSETTLED)  # so that the second one is so far beyond it
     await link.deliver(*sent([1]))
