@@ -169,9 +169,11 @@ class _OpenSLODocuments:
         for key in _repeated_keys(node):
             self.wrong(key, f"{key.value}: is there twice")
         for key, _ in node.value:
-            if known is not None and key.value not in known:
+            if not isinstance(key, yaml.ScalarNode):
+                self.wrong(key, "give a name as the key")
+            elif known is not None and key.value not in known:
                 self.wrong(key, f"{key.value}: the report can't express this; known are {', '.join(sorted(known))}")
-        return {key.value: value for key, value in node.value}
+        return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
     def only(self, node: yaml.Node | None, parent: yaml.Node, what: str) -> yaml.Node | None:
         if isinstance(node, yaml.SequenceNode) and len(node.value) == 1:

@@ -158,6 +158,7 @@ def test_openslo_documents_are_the_same_objectives() -> None:
         ("value: 7", "value: .nan", "slo.yaml:19:33: value: give seconds above 0"),
         ("{target: 0.999}", "{target: 99.9}", "slo.yaml:10:16: give a target above 0 and below 1"),
         ("targetPercent: 99", "targetPercent: nan", "slo.yaml:19:16: give a target above 0 and below 1"),
+        ("  service: federation", "  ? [service]", "slo.yaml:6:5: give a name as the key"),
         ("  service: federation", "  budgetingMethod: x", "slo.yaml:8:3: budgetingMethod: is there twice"),
     ],
 )
