@@ -11,13 +11,7 @@ from dataclasses import replace
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
-from agent.amqp.wire.ends import (
-    ConnectionClosedError,
-    EndOfStreamError,
-    HeartbeatMissedError,
-    NotAmqpError,
-    one_line,
-)
+from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, BACKEND_FAILED, NOT_FOUND, user_of
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism

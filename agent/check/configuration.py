@@ -20,15 +20,7 @@ from agent.check.brokers import (
     judge_pair,
     try_all,
 )
-from agent.check.context import (
-    Attempt,
-    BrokerApis,
-    CheckContext,
-    LinkEnds,
-    context_of,
-    endpoints_of,
-    judge_given_apis,
-)
+from agent.check.context import Attempt, BrokerApis, CheckContext, LinkEnds, context_of, endpoints_of, judge_given_apis
 from agent.check.findings import Finding, FindingLevel, Topic, in_order
 from agent.check.http_api import BrokerApi
 from agent.check.loops import judge_loops

@@ -271,9 +271,7 @@ def bundle(
 
 
 @app.command(
-    "resume",
-    help="Resume paused links of a running agent.",
-    epilog=examples("resume //orders", "resume --all"),
+    "resume", help="Resume paused links of a running agent.", epilog=examples("resume //orders", "resume --all")
 )
 @app.command(
     "restart",

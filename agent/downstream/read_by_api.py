@@ -8,13 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.model import (
-    Exchange,
-    Policy,
-    Queue,
-    VhostDefinitions,
-    VhostState,
-)
+from agent.core.model import Exchange, Policy, Queue, VhostDefinitions, VhostState
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration

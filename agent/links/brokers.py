@@ -203,12 +203,7 @@ class Brokers:
             return await self._connect(source, [up.uri], name=QUARANTINE, publishes=True)  # by its password of now
 
         lane = Lane(
-            link,
-            up.wire.inbound,
-            options.queue,
-            is_quorum=is_quorum,
-            destination=options.destination,
-            opener=connect,
+            link, up.wire.inbound, options.queue, is_quorum=is_quorum, destination=options.destination, opener=connect
         )
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 

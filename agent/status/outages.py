@@ -72,10 +72,7 @@ class OutageTracker:
             return new
         was_over = self._has_worked or (self._has_run and status not in DOWN)
         return replace(
-            new,
-            first=former.first,
-            began=new.came if was_over else former.began,
-            times=former.times + self._has_run,
+            new, first=former.first, began=new.came if was_over else former.began, times=former.times + self._has_run
         )
 
     def since(self, now: float) -> float | None:

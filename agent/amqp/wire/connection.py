@@ -310,10 +310,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self.frame_max = self._terms.agree_on_frame_max(tune["frame_max"])
         self.heartbeat = self._terms.heartbeat
         self._say(
-            methods.CONNECTION_TUNE_OK,
-            channel_max=self.channel_max,
-            frame_max=self.frame_max,
-            heartbeat=self.heartbeat,
+            methods.CONNECTION_TUNE_OK, channel_max=self.channel_max, frame_max=self.frame_max, heartbeat=self.heartbeat
         )
         if self.heartbeat:
             self._beat()

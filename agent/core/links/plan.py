@@ -212,10 +212,7 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if link.problem is not None:
         return Outlook.INVALID, link.problem
     if native_link(link) in downstream.native_links:
-        return (
-            Outlook.STANDBY,
-            f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends",
-        )
+        return (Outlook.STANDBY, f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends")
     if sight.error is not None:
         return _stopped_by(sight.failure), sight.error
     if isinstance(link, ShovelLink):

@@ -68,8 +68,7 @@ def _only_of_federation(value: object) -> object:
 
 
 _OR_OF_SOMETHING_ELSE = AlsoWritten(
-    _only_of_federation,
-    {"type": "object", "minProperties": 1, "propertyNames": {"not": {"pattern": "^federation"}}},
+    _only_of_federation, {"type": "object", "minProperties": 1, "propertyNames": {"not": {"pattern": "^federation"}}}
 )
 
 

@@ -254,10 +254,7 @@ _OPERATIONS: Final = (
         _NATIVE_LINKS,
     ),
     _operation(
-        "GET /api/federation-links/{vhost}",
-        "nativeLinksOfVhost",
-        "The links of a vhost.",
-        _NATIVE_LINKS | _NO_VHOST,
+        "GET /api/federation-links/{vhost}", "nativeLinksOfVhost", "The links of a vhost.", _NATIVE_LINKS | _NO_VHOST
     ),
     _operation(
         "GET /api/federation-links/{vhost}/state/down",
