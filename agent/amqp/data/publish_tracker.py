@@ -76,33 +76,10 @@ class PublishTracker:
     """
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_ack_mode",
-        "_batches",
-        "_channel",
-        "_clock",
-        "_counts",
-        "_entering_quarantine",
-        "_forwarded_before",
-        "_is_abandoned",
-        "_measured",
-        "_moved",
-        "_no_quarantine",
-        "_probes",
-        "_probes_in_flight",
-        "_settle",
-        "_unpublishable",
-        "_upstream",
-        "_withholds",
-        "confirms",
-        "held",
-        "largest",
-        "number",
-        "on_held",
-        "on_returned",
-        "outlet",
-        "quarantined",
-        "refused",
-        "upstream_number",
+        "_ack_mode", "_batches", "_channel", "_clock", "_counts", "_entering_quarantine", "_forwarded_before",
+        "_is_abandoned", "_measured", "_moved", "_no_quarantine", "_probes", "_probes_in_flight", "_settle",
+        "_unpublishable", "_upstream", "_withholds", "confirms", "held", "largest", "number", "on_held",
+        "on_returned", "outlet", "quarantined", "refused", "upstream_number",
     )  # fmt: skip
 
     def __init__(

@@ -24,20 +24,9 @@ class Confirms:
     """One link's deliveries from arrival to settlement; each is settled exactly once."""
 
     __slots__ = (
-        "_acknowledgeable",
-        "_acknowledged",
-        "_again",
-        "_few",
-        "_held",
-        "_lowest",
-        "_many",
-        "_next_number",
-        "_oldest",
-        "_settled",
-        "_singly",
-        "_spans",
-        "_tags",
-    )
+        "_acknowledgeable", "_acknowledged", "_again", "_few", "_held", "_lowest", "_many", "_next_number", "_oldest",
+        "_settled", "_singly", "_spans", "_tags",
+    )  # fmt: skip
 
     def __init__(self, few: int = FEW) -> None:
         """More than `few` deliveries that are settled out of order are put together."""
