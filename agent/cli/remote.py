@@ -18,10 +18,10 @@ from urllib.parse import SplitResult, quote, urlsplit
 from agent.cli import output
 from agent.cli.options import usual_config
 from agent.core.addresses.secret import Secret
-from agent.core.model import named_so
 from agent.core.settings import HttpSettings
 from agent.core.text.quantities import listed
 from agent.core.text.redaction import redacted
+from agent.core.text.suggest import named_so
 from agent.errors import AgentError, CannotStartError, ConfigurationError, UnknownLinkError
 from agent.network import explain
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias
 
 from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
@@ -412,17 +412,3 @@ NativeLink: TypeAlias = tuple[LinkKind, str, str, str]
 def native_link(link: Link) -> NativeLink:
     """The one of the plugin that does the same."""
     return link.kind, link.vhost, link.name, link.upstream
-
-
-Named = TypeVar("Named")
-
-
-def named_so(links: Sequence[Named], named: str, names: Callable[[Named], tuple[str, str]]) -> list[Named]:
-    """The links that somebody names: those with that id, else those with that vhost/name, else those whose id begins
-    with it. `names` returns the id and the vhost/name of a link."""
-    both = [(link, *names(link)) for link in links]
-    return (
-        [link for link, id_, _ in both if id_ == named]
-        or [link for link, _, full in both if full == named]
-        or [link for link, id_, _ in both if named and id_.startswith(named)]
-    )

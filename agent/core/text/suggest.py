@@ -1,13 +1,16 @@
-"""Suggestions for misspelled words."""
+"""Things that somebody names: by a part of the name, misspelled, or in the wrong vhost."""
 
 from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 LONGEST_WORD = 64
 MOST_KNOWN = 500  # comparing one takes about 20 µs
+
+Named = TypeVar("Named")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -24,3 +27,14 @@ def in_another_vhost(what: str, name: str, defined: Mapping[str, Container[str]]
     else empty."""
     other = next((vhost for vhost, names in defined.items() if name in names), None)
     return "" if other is None else f"; there is one in vhost {other}: each {what} belongs to one vhost"
+
+
+def named_so(links: Sequence[Named], named: str, names: Callable[[Named], tuple[str, str]]) -> list[Named]:
+    """The links that somebody names: those with that id, else those with that vhost/name, else those whose id begins
+    with it. `names` returns the id and the vhost/name of a link."""
+    both = [(link, *names(link)) for link in links]
+    return (
+        [link for link, id_, _ in both if id_ == named]
+        or [link for link, _, full in both if full == named]
+        or [link for link, id_, _ in both if named and id_.startswith(named)]
+    )
