@@ -153,9 +153,9 @@ class Quarantines:
         is_idle = key not in self._places
         waiting = self._places.setdefault(key, deque())
         waiting.append(parcel)
-        self._brake.press(parcel.lane.reader, parcel.captured.size)
         if is_idle:
             self._tasks.once(TASK, self._work(key, waiting))
+        self._brake.press(parcel.lane.reader, parcel.captured.size)
 
     async def _work(self, key: object, waiting: deque[_Parcel]) -> None:
         """Carry messages until none wait; more may come while the connection is being closed."""

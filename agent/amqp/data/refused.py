@@ -153,14 +153,15 @@ class Refused:
     def confirmed(self, count: int) -> None:
         """Record that so many publishes were confirmed since the last call, including those that were published
         again."""
+        self._refusals.confirmed_since += count
         if not count or self._is_released or not self._refusals.is_busy:
             return
-        now = self._clock()
+        now, before = self._clock(), self._refusals.wakes_at
         arrived = self._refusals.confirmed(count, now)
         self._drop(arrived, now)
         if arrived and self._refusals.is_busy:
             self._try(now)
-        else:
+        elif self._refusals.wakes_at < before:  # otherwise each read would set a timer while it can't be published
             self._arm(now)
 
     def quarantine_done(self, tag: int) -> None:

@@ -81,6 +81,9 @@ class Refusals:
         self._recovered: dict[bytes, float] = {}  # by address, when a refused message last got through
         self._unacknowledged: dict[int, Refusal] = {}  # those that wait longest come first
         self._unnoted: list[int] = []  # the same; all links have too many to know more of these than their tags
+        self._unnoted_due = inf
+        self._unnoted_pause = SHORTEST
+        self.confirmed_since = 0  # publishes of any messages, since these were returned last
         self._expected: dict[bytes, deque[tuple[float, Refusal]]] = {}  # by address, each with the time of its return
         self._came_again: dict[int, Refusal] = {}  # by publish number
         self._forgot_at = -inf
@@ -135,7 +138,7 @@ class Refusals:
     def wakes_at(self) -> float:
         """The time at which `to_try` or `to_return` has messages; infinite if none wait, or if a response of the broker
         is needed first."""
-        next_return = self._next_return if self._unacknowledged or self._unnoted else inf
+        next_return = min(self._next_return if self._unacknowledged else inf, self._unnoted_due)
         if self._round:
             return 0.0 if self._bytes < AT_ONCE else next_return
         return min(next_return, self._next_round) if self._waiting and not self._again else next_return
@@ -160,13 +163,12 @@ class Refusals:
         earlier = self._came_again.pop(number, None)
         if earlier is not None:
             self._fared(well=False, now=now)
-        is_first = not self._unacknowledged and not self._unnoted
-        if known is None:  # it won't be recognized, so that there may be others like it on their way
-            if is_first:
-                self._next_return = max(self._next_return, now + SHORTEST)
+        if known is None:  # it won't be recognized when it comes again
+            if not self._unnoted:
+                self._unnoted_due = now + self._unnoted_pause
             self._unnoted.append(tag)
             return
-        if is_first and not self._expected:
+        if not self._unacknowledged and not self._expected:
             self._scale, self._returned = 1, 0
             self._pause = self._longest if self.returns_are_counted else SHORTEST
             self._next_return = now + self._pause
@@ -217,6 +219,7 @@ class Refusals:
         """Forget what isn't kept: its source requeues it."""
         for each in (self._unacknowledged, self._unnoted, self._expected, self._came_again):
             each.clear()
+        self._unnoted_due = inf
 
     # Those that are kept
 
@@ -281,16 +284,27 @@ class Refusals:
     def to_return(self, now: float, room: int) -> list[int]:
         """The tags of the messages to return now. If they are refused again, copies of up to `room` bytes could be
         kept."""
-        if not (self._unacknowledged or self._unnoted) or now < self._next_return:
-            return []
+        unnoted = self._unnoted_to_return(now)
+        if not self._unacknowledged or now < self._next_return:
+            return unnoted
         is_unanswered = self._returned and not self._fared_well and not self._fared_badly
         if is_unanswered and now - self._returned_at < COMES_BACK_WITHIN:
             self._next_return = self._returned_at + COMES_BACK_WITHIN
-            return []
+            return unnoted
         self._learn()
         self._forget(now)
         self._next_return = now + self._pause
-        return self._give_back(self._chosen(room), now)
+        return self._give_back(self._chosen(room), now) + unnoted
+
+    def _unnoted_to_return(self, now: float) -> list[int]:
+        """All that aren't noted, once they are due: later and later, but soon again if more was confirmed meanwhile."""
+        if now < self._unnoted_due:
+            return []
+        tags, self._unnoted, self._unnoted_due = self._unnoted, [], inf
+        longer = min(2 * self._unnoted_pause, SPARINGLY if self.returns_are_counted else COMES_BACK_WITHIN)
+        self._unnoted_pause = longer if len(tags) >= self.confirmed_since else SHORTEST
+        self.confirmed_since = 0
+        return tags
 
     def return_all(self, now: float) -> list[int]:
         """The tags of all unacknowledged messages, which are returned now: nobody waits for them here any more."""
@@ -314,11 +328,10 @@ class Refusals:
             self._hurry(now)
 
     def _give_back(self, tags: list[int], now: float) -> list[int]:
-        """Expect these again, and with them go all of which nothing is known."""
+        """Expect these again."""
         for tag in tags:
             refusal = self._unacknowledged.pop(tag)
             self._expected.setdefault(refusal.address, deque()).append((now, refusal))
-        tags, self._unnoted = tags + self._unnoted, []
         if tags:
             self._returned, self._returned_at = len(tags), now
         return tags

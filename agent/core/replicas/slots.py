@@ -108,7 +108,15 @@ class Token:
         return self if known == self.acknowledged else replace(self, acknowledged=known)
 
     def encode(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+        document = {  # `asdict` of all of it would copy thousands of entries one by one
+            "format": FORMAT,
+            "number": self.number,
+            "paused": {link: asdict(pause) for link, pause in self.paused.items()},
+            "tried": dict(self.tried),
+            "finished": dict(self.finished),
+            "acknowledged": {link: asdict(known) for link, known in self.acknowledged.items()},
+        }
+        return json.dumps(document).encode()
 
 
 def _with(known: Mapping[str, _Known], link: str, value: _Known | None) -> Mapping[str, _Known]:

@@ -12,7 +12,10 @@ import pytest
 
 from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT, AmqpUri, parse
+from agent.core.links.lifecycle import Pause
 from agent.core.replicas.sharing import LEASE
+from agent.core.replicas.slots import slot_of
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import BrokerError
 from agent.runtime.replicas.fence import SURELY_KEPT
 from agent.runtime.replicas.replica import NO_ACCESS_FOR, GroupLinks, Replica
@@ -107,6 +110,26 @@ def test_one_that_never_had_company_outlasts_what_brokers_outlast_with_or_withou
         for seconds in (leased, agent.may_run_for):
             assert SURELY_KEPT - 1 < seconds < 2 * DEFAULT_HEARTBEAT - 1
         assert not agent.runner.severed_with
+
+    among_models(live)
+
+
+def test_a_state_that_is_stored_already_is_not_written_again() -> None:
+    """Each token is a message, and a link is recalled often."""
+
+    async def live(models: Models) -> None:
+        models.broker()
+        replica = Agent("alone").replica
+        await asyncio.sleep(SETTLED_WITHIN)
+        link, slot, numbers = "0000002a", slot_of("0000002a"), []
+        for _ in range(2):
+            replica.remember_pause(link, Pause("somebody", 1.0))
+            replica.remember_finished(link, "all messages moved")
+            replica.remember_acknowledged({link: Acknowledgement("upstream", "unreachable")})
+            numbers.append(replica.stored(slot).number)
+        assert numbers[0] == numbers[1] > 0
+        replica.remember_pause(link, None)
+        assert replica.stored(slot).number == numbers[1] + 1
 
     among_models(live)
 

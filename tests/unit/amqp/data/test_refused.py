@@ -121,6 +121,20 @@ async def test_it_is_published_again_with_growing_pauses_and_never_given_back() 
     assert scene.held.size == 0
 
 
+async def test_confirms_set_no_timers_while_nothing_can_be_published_again() -> None:
+    """The downstream has the beginning of a large message, and confirms what it got before."""
+    scene = await Scene.made()
+    await scene.deliver(*(Sent(tag, body=b"m") for tag in range(1, 50)))
+    await scene.answer(1, taken=False)
+    scene.link.target.streams(midway=True)
+    for number in range(2, 50):
+        assert await scene.wait(SHORTEST / 10) == []
+        await scene.answer(number, taken=True)
+        assert scene.link.clock.timers == 1
+    scene.link.target.streams(midway=False)
+    assert await scene.wait(SHORTEST) == [b"m"]
+
+
 async def test_nothing_is_given_up_while_all_is_refused() -> None:
     scene = await Scene.made()
     await scene.deliver(Sent(1, body=b"a"), Sent(2, body=b"b"))

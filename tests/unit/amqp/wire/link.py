@@ -135,6 +135,10 @@ class Clock:
     def later(self, seconds: float, call: Callable[[], None]) -> None:
         self._due.append((self.now + seconds, call))
 
+    @property
+    def timers(self) -> int:
+        return len(self._due)
+
     def pass_by(self, seconds: float) -> None:
         self.now += seconds
         due = [each for each in self._due if each[0] <= self.now]
