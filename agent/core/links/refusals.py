@@ -168,7 +168,7 @@ class Refusals:
                 self._unnoted_due = now + self._unnoted_pause
             self._unnoted.append(tag)
             return
-        if not self._unacknowledged and not self._expected:
+        if earlier is None and not self._unacknowledged and not self._expected:
             self._scale, self._returned = 1, 0
             self._pause = self._longest if self.returns_are_counted else SHORTEST
             self._next_return = now + self._pause

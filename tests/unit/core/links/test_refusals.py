@@ -78,6 +78,12 @@ def test_a_few_are_tried_in_turn_with_growing_pauses() -> None:
     assert sorted(tag for each in tags[:6] for tag in each) == list(range(1, 97)), "each, before any comes twice"
 
 
+def test_a_single_one_is_tried_with_growing_pauses() -> None:
+    source = Source(1)
+    waited = [_refused(source)[0] for _ in range(10)]
+    assert waited == pytest.approx([0.1, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, LONGEST])
+
+
 def _refused(source: Source) -> tuple[float, list[int]]:
     waited, tags = source.wait()
     source.answer(len(tags), well=False)
