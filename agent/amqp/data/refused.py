@@ -10,6 +10,7 @@ Why: docs/decisions/0012-keep-until-confirmed.md, docs/decisions/0013-refused-st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -186,7 +187,7 @@ class Refused:
         self._held.release()
 
     def return_unacknowledged(self) -> None:
-        """Return what is unacknowledged and not kept, since others may want it; not if each return is counted."""
+        """Return what is unacknowledged and noted, since others may want it; not if each return is counted."""
         if not self._is_released and not self._refusals.returns_are_counted:
             self._gone(self._refusals.return_all(self._clock()))
 
@@ -232,21 +233,23 @@ class Refused:
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
-        at = self._refusals.wakes_at
-        if at < self._wakes_at:
-            self._wakes_at = at
-            self._later(max(0.0, at - now), self._wake)
+        if (at := self._refusals.wakes_at) < self._wakes_at:
+            self._wake_at(at, now)
 
-    def _wake(self) -> None:
-        self._wakes_at = inf
-        self._try(self._clock())
+    def _wake_at(self, at: float, now: float) -> None:
+        self._wakes_at = at
+        self._later(max(0.0, at - now), partial(self._wake, at))
+
+    def _wake(self, at: float) -> None:
+        if at == self._wakes_at:  # otherwise another timer was set since, for an earlier time
+            self._wakes_at = inf
+            self._try(self._clock())
 
     def _try(self, now: float) -> None:
         if self._is_released:
             return
         if not self._may_publish():
-            self._wakes_at = now + BUSY
-            self._later(BUSY, self._wake)
+            self._wake_at(now + BUSY, now)
             return
         again = self._refusals.to_try(now)
         if again:

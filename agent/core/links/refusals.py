@@ -82,7 +82,7 @@ class Refusals:
         self._unacknowledged: dict[int, Refusal] = {}  # those that wait longest come first
         self._unnoted: list[int] = []  # the same; all links have too many to know more of these than their tags
         self._unnoted_due = inf
-        self._unnoted_pause = SHORTEST
+        self._unnoted_pause = self._unnoted_shortest = SPARINGLY if returns_are_counted else SHORTEST
         self.confirmed_since = 0  # publishes of any messages, since these were returned last
         self._expected: dict[bytes, deque[tuple[float, Refusal]]] = {}  # by address, each with the time of its return
         self._came_again: dict[int, Refusal] = {}  # by publish number
@@ -301,13 +301,13 @@ class Refusals:
         if now < self._unnoted_due:
             return []
         tags, self._unnoted, self._unnoted_due = self._unnoted, [], inf
-        longer = min(2 * self._unnoted_pause, SPARINGLY if self.returns_are_counted else COMES_BACK_WITHIN)
-        self._unnoted_pause = longer if len(tags) >= self.confirmed_since else SHORTEST
+        longer = min(2 * self._unnoted_pause, max(COMES_BACK_WITHIN, self._unnoted_shortest))
+        self._unnoted_pause = longer if len(tags) >= self.confirmed_since else self._unnoted_shortest
         self.confirmed_since = 0
         return tags
 
     def return_all(self, now: float) -> list[int]:
-        """The tags of all unacknowledged messages, which are returned now: nobody waits for them here any more."""
+        """The tags of all that are noted, which are returned now: nobody waits for them here any more."""
         return self._give_back(list(self._unacknowledged), now)
 
     def came_again(self, number: int, address: bytes, now: float) -> None:

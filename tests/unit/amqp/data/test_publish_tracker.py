@@ -169,6 +169,22 @@ async def test_what_is_refused_and_not_noted_goes_back_later_and_later() -> None
     assert len(link.settled()) == 1, "more was taken than refused: it begins anew"
 
 
+async def test_what_is_not_noted_goes_back_seldom_where_each_return_is_counted() -> None:
+    """Also while others get through: a broker that drops what came back 20 times would have dropped it in seconds."""
+    link = await Link.made(held=HeldBuffers(0, Room(0, most_noted=0)), returns_are_counted=True)
+    for tag in (1, 3, 5):
+        await refuse(link, tag)
+        await link.deliver(Sent(tag + 1))
+        await link.answer(methods.BASIC_ACK, delivery_tag=tag + 1)
+        link.settled()
+        link.clock.pass_by(SPARINGLY - 1)
+        await turn()
+        assert link.settled() == []
+        link.clock.pass_by(2)
+        await turn()
+        assert [method.name for method in link.settled()] == ["Basic.Nack"]
+
+
 async def test_once_it_gets_through_the_next_goes_back_soon() -> None:
     link = await Link.made()
     for tag in range(1, 10):

@@ -135,6 +135,18 @@ async def test_confirms_set_no_timers_while_nothing_can_be_published_again() -> 
     assert await scene.wait(SHORTEST) == [b"m"]
 
 
+async def test_refusals_set_one_timer_for_all_while_nothing_can_be_published_again() -> None:
+    scene = await Scene.made()
+    await scene.deliver(*(Sent(tag, body=b"m") for tag in range(1, 50)))
+    scene.link.target.streams(midway=True)
+    for number in range(1, 50):
+        await scene.answer(number, taken=False)
+        assert await scene.wait(SHORTEST / 10) == []
+        assert scene.link.clock.timers <= 10, "those that were set before run out"
+    scene.link.target.streams(midway=False)
+    assert await scene.wait(SHORTEST) == [b"m"] * 49
+
+
 async def test_nothing_is_given_up_while_all_is_refused() -> None:
     scene = await Scene.made()
     await scene.deliver(Sent(1, body=b"a"), Sent(2, body=b"b"))
