@@ -17,8 +17,8 @@ from typing import Final, Protocol, TypeVar
 from agent.amqp.connect import connect_any
 from agent.amqp.declares import Found, ObjectFound, Presence, probe
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.plan import Action, Downstream, Plan, RunningLink, Sight, plan_declarations, plan_link
-from agent.core.links.restarts import leads_elsewhere
 from agent.core.links.upstream_steps import QueueSeen, Seen, upstream_queue_name
 from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueDestination, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names

@@ -12,8 +12,8 @@ import structlog
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.core.links import backoff, lifecycle
+from agent.core.links.changed_definition import asks_the_same
 from agent.core.links.lifecycle import Do, Effect, Event, LinkState, Phase, Signal
-from agent.core.links.restarts import asks_the_same
 from agent.core.links.served_by import Other, ServedBy
 from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
 from agent.core.model import Binding, Link

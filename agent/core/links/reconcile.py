@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from agent.core import fields
-from agent.core.links.restarts import needs_restart
+from agent.core.links.changed_definition import needs_restart
 from agent.core.model import ExchangeLink, Link, NativeLink, QueueLink, VhostState, native_link
 
 Address: TypeAlias = tuple[str, int, str]

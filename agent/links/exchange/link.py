@@ -12,7 +12,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
-from agent.core.links.restarts import leads_elsewhere
+from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.upstream_steps import Known, Wanted, upstream_queue_name
 from agent.core.model import Binding, ExchangeLink, QueueType
 from agent.core.rules import names

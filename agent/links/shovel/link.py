@@ -19,7 +19,7 @@ from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.restarts import asks_the_same
+from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, TransientError, happening_on

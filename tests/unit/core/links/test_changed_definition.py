@@ -6,8 +6,14 @@ import pytest
 
 from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
+from agent.core.links.changed_definition import (
+    asks_the_same,
+    has_other_passwords,
+    leads_elsewhere,
+    needs_restart,
+    purpose_of,
+)
 from agent.core.links.lag import LagCritical
-from agent.core.links.restarts import asks_the_same, has_other_passwords, leads_elsewhere, needs_restart, purpose_of
 from agent.core.model import (
     ApplyTo,
     Choice,

@@ -1,4 +1,4 @@
-"""Decides for which changes of its definition a running link has to be restarted."""
+"""Decides whether a changed definition of a running link restarts it."""
 
 from __future__ import annotations
 
