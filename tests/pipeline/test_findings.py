@@ -127,7 +127,7 @@ def test_what_the_page_shows(made: Made) -> None:
     assert found.traffic.transfer.p50 == pytest.approx(0.055)
     assert found.traffic.lag.p50 == 7
     assert found.traffic.steps[0].lag.p50 == 40
-    assert found.objectives == (), "objectives are told of the end of a run's own window"
+    assert found.objectives == (), "objectives are judged at the end of a run's own window"
     [objective] = made.summary["objectives"]
     assert (objective["links"], objective["links_met"]) == (5, 1)
     assert objective["seen_days"] == 2

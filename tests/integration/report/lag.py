@@ -81,10 +81,10 @@ def live(scene: Lagging) -> tuple[float, float]:
     assert agent.terminate() == 0
 
     until = moment(well["backlog_last_at"])
-    told = [(moment(one["ts"]), one["lag_is_critical"]) for one in lines(agent)]
+    shown = [(moment(one["ts"]), one["lag_is_critical"]) for one in lines(agent)]
     asked = moment(still["backlog_last_at"])
-    before = [lag for at, lag in told if at < since - ROUNDED]
-    after = [lag for at, lag in told if at > until + ROUNDED]
+    before = [lag for at, lag in shown if at < since - ROUNDED]
+    after = [lag for at, lag in shown if at > until + ROUNDED]
     assert (set(before), set(during(asked)), set(after)) == ({False}, {True}, {False})
     return asked - since - 2 * INTERVAL, until - since + 2 * INTERVAL
 

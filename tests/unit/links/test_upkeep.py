@@ -32,8 +32,8 @@ class Still:
 
 
 @dataclass
-class Resting:
-    """One that has looked at its queue, which was empty, and rests since."""
+class IdleLink:
+    """One that has looked at its queue, which was empty, and waits until it is due again."""
 
     now: float
     flow: Still = field(default_factory=Still)
@@ -42,7 +42,7 @@ class Resting:
     upkeep: Upkeep = field(init=False)
 
     @classmethod
-    async def begin(cls, now: float) -> Resting:
+    async def begin(cls, now: float) -> IdleLink:
         found = cls(now + MOVING)
         found.upkeep = Upkeep(cast("Flow", found.flow), found.counts, found.look)
         found.tick()
@@ -61,52 +61,52 @@ class Resting:
 
 
 @pytest.fixture
-async def resting() -> Resting:
-    return await Resting.begin(asyncio.get_running_loop().time())
+async def idle() -> IdleLink:
+    return await IdleLink.begin(asyncio.get_running_loop().time())
 
 
-async def test_it_rests_until_its_queue_is_to_be_looked_at(resting: Resting) -> None:
-    assert resting.is_quiet()
-    resting.now = resting.upkeep.due_at - 0.1
-    assert resting.is_quiet()
-    resting.now = resting.upkeep.due_at
-    assert not resting.is_quiet()
-    assert resting.upkeep.due_at <= resting.now + QUIET
+async def test_it_does_nothing_until_its_queue_is_due(idle: IdleLink) -> None:
+    assert idle.is_quiet()
+    idle.now = idle.upkeep.due_at - 0.1
+    assert idle.is_quiet()
+    idle.now = idle.upkeep.due_at
+    assert not idle.is_quiet()
+    assert idle.upkeep.due_at <= idle.now + QUIET
 
 
-async def test_what_was_taken_and_settled_at_once_is_noticed(resting: Resting) -> None:
-    resting.counts.taken += 1
-    resting.counts.forwarded += 1
-    assert not resting.is_quiet()
-    resting.tick()
-    assert resting.is_quiet()
+async def test_what_was_taken_and_settled_at_once_is_noticed(idle: IdleLink) -> None:
+    idle.counts.taken += 1
+    idle.counts.forwarded += 1
+    assert not idle.is_quiet()
+    idle.tick()
+    assert idle.is_quiet()
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("unsettled", 1), ("unaccounted", 1), ("is_watched", True), ("trouble", "refused")]
 )
 async def test_it_does_not_rest_while_something_is_on_its_way_or_wrong(
-    resting: Resting, name: str, value: object
+    idle: IdleLink, name: str, value: object
 ) -> None:
-    former = getattr(resting.flow, name)
-    resting.upkeep.stir()
-    setattr(resting.flow, name, value)
-    resting.tick()
-    assert not resting.is_quiet()
-    setattr(resting.flow, name, former)
-    assert not resting.is_quiet(), "what has become of it is yet to be seen"
-    resting.tick()
-    assert resting.is_quiet()
+    former = getattr(idle.flow, name)
+    idle.upkeep.stir()
+    setattr(idle.flow, name, value)
+    idle.tick()
+    assert not idle.is_quiet()
+    setattr(idle.flow, name, former)
+    assert not idle.is_quiet(), "what has become of it is yet to be seen"
+    idle.tick()
+    assert idle.is_quiet()
 
 
-async def test_it_does_not_rest_while_messages_wait_at_the_source(resting: Resting) -> None:
-    resting.now, resting.ready = resting.upkeep.due_at, 3
-    resting.tick()
-    await resting.upkeep.catch_up()
-    resting.tick()
-    assert not resting.is_quiet()
+async def test_it_does_not_rest_while_messages_wait_at_the_source(idle: IdleLink) -> None:
+    idle.now, idle.ready = idle.upkeep.due_at, 3
+    idle.tick()
+    await idle.upkeep.catch_up()
+    idle.tick()
+    assert not idle.is_quiet()
 
 
-async def test_it_stirs(resting: Resting) -> None:
-    resting.upkeep.stir()
-    assert not resting.is_quiet()
+async def test_it_stirs(idle: IdleLink) -> None:
+    idle.upkeep.stir()
+    assert not idle.is_quiet()

@@ -159,7 +159,7 @@ def test_seconds_behind(
 
 
 @pytest.mark.parametrize(
-    ("limit", "flow", "held", "told"),
+    ("limit", "flow", "held", "described"),
     [
         (
             LagCritical(seconds=30),
@@ -178,9 +178,9 @@ def test_seconds_behind(
     ],
 )
 def test_it_is_told_how_far_behind_a_link_is_and_why(
-    limit: LagCritical, flow: LinkRate, held: tuple[int, int], told: str
+    limit: LagCritical, flow: LinkRate, held: tuple[int, int], described: str
 ) -> None:
-    assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held, is_auto=True).text == told
+    assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held, is_auto=True).text == described
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_what_holds_it_up_is_known_without_reading_the_text(
     flow: LinkRate, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
 ) -> None:
     limit = LagCritical(seconds=30)
-    told = describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=(unsettled, 10), is_auto=is_auto)
-    assert (told.is_catching_up, told.is_at_prefetch) == expected
+    shown = describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=(unsettled, 10), is_auto=is_auto)
+    assert (shown.is_catching_up, shown.is_at_prefetch) == expected
 
 
 @pytest.mark.parametrize(
