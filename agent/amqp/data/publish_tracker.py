@@ -344,15 +344,20 @@ class PublishTracker:
                     confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))
                 else:
                     self._refuse(tag, multiple=bool(flags & 1))
-            elif ids == _RETURN:  # its header and body follow, and belong to no one else
-                self._counts.returned += 1
-                if self.on_returned is not None:
-                    self.on_returned()
-            elif kind == frames.METHOD:
+            elif ids == _RETURN or kind != frames.METHOD:
+                self._returned(kind, bytes(buffer[at + 7 : after - 1]))
+            else:
                 self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
             at = after
         self._confirmed(confirmed)
         return at
+
+    def _returned(self, kind: int, payload: bytes) -> None:  # noqa: ARG002 - what was returned is of no use here
+        """Count a message that came back since no queue takes it; its header and body follow."""
+        if kind == frames.METHOD:
+            self._counts.returned += 1
+            if self.on_returned is not None:
+                self.on_returned()
 
     def _confirmed(self, count: int) -> None:
         """Count the publishes that one read confirmed, if any, and acknowledge them upstream."""

@@ -62,7 +62,8 @@ def _nothing(*_: object) -> None:
 
 
 class Taker(Protocol):
-    """Consumes whole frames of one channel from `at` on, at least one, and returns where it stopped."""
+    """Consumes whole frames of one channel from `at` on, and returns where it stopped: behind at least one, unless it
+    holds the connection until it can go on."""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int: ...
 
@@ -237,7 +238,10 @@ class Inbound:
                 raise CodecError("a frame doesn't end where it says")
             taker = self._takers.get(channel)
             if taker is not None:
-                at = taker.take(buffer, at, min(end, max(after, at + budget.portion)))
+                before, at = at, taker.take(buffer, at, min(end, max(after, at + budget.portion)))
+                if at == before:
+                    self._is_behind = True
+                    break
             else:
                 self._receive(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
                 at = after
