@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data import header_table
@@ -14,6 +14,7 @@ from agent.amqp.data.rewriting import Delivery, Destination, Untouched
 from agent.amqp.declares import declare_any
 from agent.amqp.failures import NOT_FOUND
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.inbound import Inbound
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import MAX_SHORT, CodecError, short_string
 from agent.core import fields
@@ -35,6 +36,11 @@ from agent.errors import BrokerError
 from agent.links.flow import Flow
 
 MOST_EXCHANGES: Final = 10_000
+COMES_TOO_OFTEN: Final = (
+    "a message that stays has come back so often that its queue would drop it soon, so no more were taken: move all "
+    "messages, or raise the queue's delivery limit"
+)
+BURST: Final = 0.1  # seconds that may be made up for
 MOST_DESTINATIONS: Final = 1_000
 SHOWN: Final = 10
 
@@ -58,7 +64,13 @@ class MoveOptions:
     @property
     def is_choosy(self) -> bool:
         """True if each message has to be looked at."""
-        return self.destination is None or not self.choice.is_of_all or self.is_dry
+        return self.destination is None or not self.choice.is_of_all or self.is_dry or self.rate is not None
+
+    @property
+    def goes_to_one_place(self) -> bool:
+        """True if it is known where each message goes, without looking at it."""
+        wanted = self.destination
+        return self.choice.is_of_all and wanted is not None and None not in {wanted.exchange, wanted.routing_key}
 
 
 class StripDeaths(Untouched):
@@ -76,7 +88,7 @@ class Exchanges:
     one is looked for, the connection to the source is held."""
 
     def __init__(self, source: Connection, destination: Connection) -> None:
-        self._inbound = source.wire.inbound
+        self.inbound = source.wire.inbound
         self._destination = destination
         self._found: dict[str, str] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -87,7 +99,7 @@ class Exchanges:
             return ""
         found = self._found.get(exchange)
         if found is None and self._looking is None:
-            self._inbound.hold(self)
+            self.inbound.hold(self)
             self._looking = asyncio.ensure_future(self._look(exchange))
         return found
 
@@ -101,12 +113,41 @@ class Exchanges:
             self._found.clear()
         self._found[exchange] = missing
         self._looking = None
-        self._inbound.release(self)
+        self.inbound.release(self)
 
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
+        self.inbound.release(self)
+
+
+class Pace:
+    """Lets so many messages through in a second, and holds the connection to the source in between."""
+
+    def __init__(self, rate: int, inbound: Inbound) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._between = 1 / rate
+        self._inbound = inbound
+        self._next = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def allows(self) -> bool:
+        """True if a message may come now; otherwise ask again when the connection isn't held any more."""
+        if self._loop.time() >= self._next:
+            return True
+        if self._timer is None:
+            self._inbound.hold(self)
+            self._timer = self._loop.call_at(self._next, self.end)
+        return False
+
+    def took(self) -> None:
+        self._next = max(self._next, self._loop.time() - BURST) + self._between
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
         self._inbound.release(self)
 
 
@@ -132,29 +173,40 @@ class MoveChooser:
         self._flow = flow
         self._returns_are_counted = returns_are_counted
         self._left = None if options.limit is None else options.limit - account.moved
+        self._pace = None if options.rate is None else Pace(options.rate, exchanges.inbound)
 
     def choose(self, properties: bytes, delivery: Delivery, size: int) -> bytes | str | None:
+        if self._pace is not None and not self._pace.allows():
+            return None
         try:
             found = self._decide(properties, delivery)
-            if isinstance(found, str) and self._returns_are_counted and comes_too_often(properties):
+            if isinstance(found, tuple):
+                return self._send(found, properties, delivery, size)
+            if found is not None and self._returns_are_counted and comes_too_often(properties):
                 self._flow.take_no_more()
-                self._account.notes.append(
-                    "a message that stays has come back so often that its queue would drop it soon: look for the "
-                    "delivery limit, and move all messages instead"
-                )
+                self._account.notes.append(COMES_TOO_OFTEN)
                 return RETURNED
         except CodecError:
             return QuarantineReason.UNREADABLE
-        if not isinstance(found, tuple):
-            return found
+        return found
+
+    def _send(self, address: tuple[bytes, bytes], properties: bytes, delivery: Delivery, size: int) -> bytes | str:
+        if self._pace is not None:
+            self._pace.took()
         if self._left is not None:
             self._left -= 1
             if not self._left:
                 self._flow.take_no_more()
         if self._options.is_dry:
-            self._show(found, delivery, properties, size)
+            self._show(address, properties, delivery, size)
             return LOOKED_AT
-        return short_bytes(found[0]) + short_bytes(found[1])
+        return b"".join(bytes([len(name)]) + name for name in address)
+
+    async def close(self) -> None:
+        """Hold nothing any more."""
+        if self._pace is not None:
+            self._pace.end()
+        await self._exchanges.close()
 
     def _decide(self, properties: bytes, delivery: Delivery) -> tuple[bytes, bytes] | str | None:
         options, wanted = self._options, self._options.destination
@@ -173,25 +225,26 @@ class MoveChooser:
         objection = self._exchanges.objection(found[0])
         return objection if objection is None or objection else (_encoded(found[0]), _encoded(found[1]))
 
-    def _show(self, address: tuple[bytes, bytes], delivery: Delivery, properties: bytes, size: int) -> None:
-        account, to = self._account, tuple(_decoded(name) for name in address)
-        if to in account.destinations or len(account.destinations) < MOST_DESTINATIONS:
-            account.destinations[to[0], to[1]] += 1
+    def _show(self, address: tuple[bytes, bytes], properties: bytes, delivery: Delivery, size: int) -> None:
+        account, (exchange, key) = self._account, map(_decoded, address)
+        if (exchange, key) in account.destinations or len(account.destinations) < MOST_DESTINATIONS:
+            account.destinations[exchange, key] += 1
         if len(account.first) < SHOWN:
-            headers = Properties.read(properties).headers
-            account.first.append(
-                {
-                    "exchange": to[0],
-                    "routing_key": to[1],
-                    "bytes": size,
-                    "redelivered": delivery.redelivered,
-                    "headers": fields.table_to_json(headers),
-                }
-            )
+            headers = _plain(fields.table_to_json(Properties.read(properties).headers))
+            of_delivery = {"bytes": size, "redelivered": delivery.redelivered, "headers": headers}
+            account.first.append({"exchange": exchange, "routing_key": key, **of_delivery})
 
 
-def short_bytes(name: bytes) -> bytes:
-    return bytes([len(name)]) + name
+def _plain(value: Any) -> Any:
+    """The value with text in place of bytes."""
+    match value:
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case bytes():
+            return _decoded(value)
+    return value
 
 
 def _encoded(name: str) -> bytes:

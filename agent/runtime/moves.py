@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import Mechanism
 from agent.core.rules.moves import IN_DOUBT, MoveAccount
 from agent.core.rules.names import AGENT_PREFIX
+from agent.core.text.quantities import counted
 from agent.errors import BrokerError, TransientError
 from agent.links.ends import End
 from agent.links.flow import Flow
@@ -37,8 +37,8 @@ NAME: Final = AGENT_PREFIX + "moving"
 MOST_BYTES_HELD: Final = 256 * 1024 * 1024  # of bodies, which the source's broker may keep in memory
 KEPT: Final = 64 * 1024 * 1024  # bytes of messages until they are confirmed
 BETWEEN_LOOKS: Final = 0.25
+COMES_BACK_WITHIN: Final = 2.0
 IDLE_LOOKS: Final = 2  # in which nothing came and nothing was there: what is on its way comes sooner
-SLICE: Final = 0.02  # seconds between looks at the rate
 MOST_SESSIONS: Final = 20  # that end over a message, one after another
 
 
@@ -55,6 +55,7 @@ class Move:
         self._stopped = asyncio.Event()
         self._counts = Counts()
         self._moved_before = 0
+        self._has_enough = False  # of what stays
 
     @property
     def moved(self) -> int:
@@ -81,6 +82,12 @@ class Move:
             with suppress(BrokerError):  # is in the account
                 await self._sessions(opened, source, destination)
             account.seconds = time.monotonic() - began
+            with suppress(BrokerError):
+                account.waiting = await self._count_waiting(source)
+        wanted = self._options.destination
+        if self._options.is_dry and self._options.goes_to_one_place and wanted is not None and account.first:
+            going = min(account.there, self._options.limit or account.there)
+            account.destinations = Counter({(wanted.exchange or "", wanted.routing_key or ""): going})
         return account
 
     async def _sessions(self, opened: AsyncExitStack, source: Connection, destination: Connection) -> None:
@@ -88,7 +95,7 @@ class Move:
         the next session, and the message stays."""
         fruitless = 0
         while self.account.there and fruitless < MOST_SESSIONS:
-            self._counts = Counts()
+            self._counts, self._has_enough = Counts(), False
             try:
                 await self._session(source, destination)
             except BrokerError as error:
@@ -102,8 +109,15 @@ class Move:
                 self.account.error = None
             else:
                 break
-        with suppress(BrokerError):
-            self.account.waiting = await count_ready(source, self._options.queue)
+
+    async def _count_waiting(self, source: Connection) -> int:
+        """The number of messages in the queue, once what stays is back there, unless others consume it."""
+        deadline = time.monotonic() + COMES_BACK_WITHIN
+        while (waiting := await count_ready(source, self._options.queue)) < sum(self.account.left.values()):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return waiting
 
     async def _session(self, source: Connection, destination: Connection) -> None:
         limit = self._limit()
@@ -115,7 +129,6 @@ class Move:
                 options.queue,
                 "move",
                 Destination() if options.is_choosy else options.destination or Destination(),
-                prefetch=None if options.rate is None else max(1, options.rate // 10),
                 is_quorum=True,  # AMQP doesn't show it, and what is done for a quorum queue does no harm to another
                 limit=limit,
                 keeps_back=True,
@@ -132,29 +145,25 @@ class Move:
         stop_listening = destination.listen_blocked(self._note_blocked)
         try:
             await flow.start(self._rewriter(destination), chooser=chooser if options.is_choosy else None)
-            await run_until_first(*self._works(flow, source))
+            await run_until_first(flow.finished(), self._stop(), _broken(flow), self._watch(flow, source))
             await flow.close()
         except TimeoutError:
             raise TransientError(f"{destination.where}: not all was confirmed in time") from None
         finally:
             stop_listening()
-            await exchanges.close()
+            await chooser.close()
             in_doubt = flow.in_flight
             await flow.leave()
             self._note_session(in_doubt)
 
-    def _works(self, flow: Flow, source: Connection) -> list[Coroutine[Any, Any, None]]:
-        async def stopped() -> None:
-            await self._stopped.wait()
-
-        works = [flow.finished(), stopped(), _broken(flow), self._watch(flow, source)]
-        return works if self._options.rate is None else [*works, self._keep_rate(self._options.rate, source)]
+    async def _stop(self) -> None:
+        await self._stopped.wait()
 
     def _limit(self) -> int | None:
         """The number of deliveries to take in the next session; None if nothing limits them."""
         options, there = self._options, self.account.there - self._moved_before
-        if options.is_dry and options.choice.is_of_all and options.destination is not None:
-            there = min(there, SHOWN)  # where the others go is known without looking at them
+        if options.goes_to_one_place and options.is_dry:
+            there = min(there, SHOWN)
         elif options.until_empty:
             return None if options.limit is None or options.is_choosy else options.limit - self._moved_before
         if options.limit is not None and not options.is_choosy:
@@ -163,14 +172,15 @@ class Move:
 
     def _limit_held(self, flow: Flow) -> None:
         count, size = flow.kept_back
-        if self._stopped.is_set():
+        if self._has_enough or (count < self._options.scan and size < MOST_BYTES_HELD):
             return
-        if count >= self._options.scan and not (self._options.is_dry and count >= self.account.there):
-            flow.take_no_more()
-            self.account.notes.append(f"{count:,} messages stay, and no more may be held together (--scan)")
-            self._stopped.set()
-        elif size >= MOST_BYTES_HELD:
-            self.stop(f"{count:,} messages of {size:,} bytes stay, and no more may be held together")
+        self._has_enough = True
+        flow.take_no_more()
+        is_all = not self._options.until_empty and count + self.moved + flow.in_flight >= self.account.there
+        if not self._options.is_dry and not is_all:
+            self.account.notes.append(
+                f"{counted(count, 'message')} of {size:,} bytes stay, and no more may be held together (--scan)"
+            )
 
     def _note_session(self, in_doubt: int) -> None:
         account, counts = self.account, self._counts
@@ -202,20 +212,6 @@ class Move:
             taken, before = before, self._counts.taken
             is_idle = taken == before and not flow.in_flight and not source.wire.inbound.is_held
             idle = idle + 1 if is_idle and not await count_ready(source, self._options.queue) else 0
-
-    async def _keep_rate(self, rate: int, source: Connection) -> None:
-        """Let as many messages come as the rate allows."""
-        loop, inbound = asyncio.get_running_loop(), source.wire.inbound
-        began, holder = loop.time(), object()
-        try:
-            while True:
-                if self._counts.taken >= rate * (loop.time() - began + SLICE):
-                    inbound.hold(holder)
-                else:
-                    inbound.release(holder)
-                await asyncio.sleep(SLICE)
-        finally:
-            inbound.release(holder)
 
     async def _check_destination(self, connection: Connection) -> None:
         """Raise BrokerError if the destination is missing: nothing is declared for a move."""

@@ -121,7 +121,8 @@ def _comparable(properties: bytes) -> object:
     """The properties without what brokers change in a message that they return."""
     read = Properties.read(properties)
     others = tuple(value for flag, value in read.values if flag != HEADERS)
-    table, at, headers = read.raw_headers, 4, {}
+    headers: dict[bytes, bytes] = {}
+    table, at = read.raw_headers, 4
     while at < len(table):
         value = at + 1 + table[at]
         after = skip_value(table, value, len(table))

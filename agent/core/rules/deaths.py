@@ -38,7 +38,8 @@ def deaths(headers: Table) -> Iterator[Death]:
             continue
         keys = fields.get(each.value, "routing-keys")
         key = keys.value[0] if keys is not None and isinstance(keys.value, tuple) and keys.value else None
-        death = Death(*(_text(fields.get(each.value, name)) for name in ("queue", "reason", "exchange")), _text(key))
+        queue, reason, exchange = (_text(fields.get(each.value, name)) for name in ("queue", "reason", "exchange"))
+        death = Death(queue, reason, exchange, _text(key))
         if death.queue:
             yield death
 
