@@ -37,7 +37,7 @@ NAME: Final = AGENT_PREFIX + "moving"
 MOST_BYTES_HELD: Final = 256 * 1024 * 1024  # of bodies, which the source's broker may keep in memory
 KEPT: Final = 64 * 1024 * 1024  # bytes of messages until they are confirmed
 BETWEEN_LOOKS: Final = 0.25
-COMES_BACK_WITHIN: Final = 2.0
+COMES_BACK_WITHIN: Final = 1.0
 IDLE_LOOKS: Final = 2  # in which nothing came and nothing was there: what is on its way comes sooner
 MOST_SESSIONS: Final = 20  # that end over a message, one after another
 
@@ -111,11 +111,11 @@ class Move:
                 break
 
     async def _count_waiting(self, source: Connection) -> int:
-        """The number of messages in the queue, once what stays is back there, unless others consume it."""
-        deadline = time.monotonic() + COMES_BACK_WITHIN
-        while (waiting := await count_ready(source, self._options.queue)) < sum(self.account.left.values()):
-            if time.monotonic() > deadline:
-                break
+        """The number of messages in the queue. It takes a moment until a quorum queue counts what goes back to it, and
+        what was acknowledged; others may publish or consume meanwhile."""
+        account, deadline = self.account, time.monotonic() + COMES_BACK_WITHIN
+        expected = max(account.there - account.moved, sum(account.left.values()))
+        while (waiting := await count_ready(source, self._options.queue)) != expected and time.monotonic() < deadline:
             await asyncio.sleep(BETWEEN_LOOKS)
         return waiting
 
