@@ -38,6 +38,10 @@ MOST_BYTES_HELD: Final = 256 * 1024 * 1024  # of bodies, which the source's brok
 KEPT: Final = 64 * 1024 * 1024  # bytes of messages until they are confirmed
 BETWEEN_LOOKS: Final = 0.25
 COMES_BACK_WITHIN: Final = 1.0
+SETTLING: Final = 0.5
+"""Seconds until the source's channel is closed. Of a quorum queue it keeps acknowledgements back while more than 32 of them
+aren't applied yet, and forgets those that it keeps; nothing shows when it has none. Where messages stay in between, the
+others are acknowledged one by one, so that there are many."""
 IDLE_LOOKS: Final = 2  # in which nothing came and nothing was there: what is on its way comes sooner
 MOST_SESSIONS: Final = 20  # that end over a message, one after another
 
@@ -115,9 +119,11 @@ class Move:
         what was acknowledged; others may publish or consume meanwhile."""
         account, deadline = self.account, time.monotonic() + COMES_BACK_WITHIN
         expected = max(account.there - account.moved, sum(account.left.values()))
-        while (waiting := await count_ready(source, self._options.queue)) != expected and time.monotonic() < deadline:
+        while True:
+            waiting = await count_ready(source, self._options.queue)
+            if waiting == expected or time.monotonic() > deadline:
+                return waiting
             await asyncio.sleep(BETWEEN_LOOKS)
-        return waiting
 
     async def _session(self, source: Connection, destination: Connection) -> None:
         limit = self._limit()
@@ -147,6 +153,7 @@ class Move:
             await flow.start(self._rewriter(destination), chooser=chooser if options.is_choosy else None)
             await run_until_first(flow.finished(), self._stop(), _broken(flow), self._watch(flow, source))
             await flow.close()
+            await asyncio.sleep(SETTLING)
         except TimeoutError:
             raise TransientError(f"{destination.where}: not all was confirmed in time") from None
         finally:
