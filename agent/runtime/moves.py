@@ -39,9 +39,9 @@ KEPT: Final = 64 * 1024 * 1024  # bytes of messages until they are confirmed
 BETWEEN_LOOKS: Final = 0.25
 COMES_BACK_WITHIN: Final = 1.0
 SETTLING: Final = 0.5
-"""Seconds until the source's channel is closed. Of a quorum queue it keeps acknowledgements back while more than 32 of them
-aren't applied yet, and forgets those that it keeps; nothing shows when it has none. Where messages stay in between, the
-others are acknowledged one by one, so that there are many."""
+"""Seconds until the source's channel is closed. For a quorum queue it keeps acknowledgements while more than 32 aren't
+applied yet, and forgets what it keeps; nothing shows when it has none. Where messages stay in between, the others are
+acknowledged one by one, so that there are many."""
 IDLE_LOOKS: Final = 2  # in which nothing came and nothing was there: what is on its way comes sooner
 MOST_SESSIONS: Final = 20  # that end over a message, one after another
 
@@ -159,9 +159,8 @@ class Move:
         finally:
             stop_listening()
             await chooser.close()
-            in_doubt = flow.in_flight
             await flow.leave()
-            self._note_session(in_doubt)
+            self._note_session()
 
     async def _stop(self) -> None:
         await self._stopped.wait()
@@ -189,10 +188,10 @@ class Move:
                 f"{counted(count, 'message')} of {size:,} bytes stay, and no more may be held together (--scan)"
             )
 
-    def _note_session(self, in_doubt: int) -> None:
+    def _note_session(self) -> None:
         account, counts = self.account, self._counts
         account.left = Counter(counts.unpublishable)
-        if in_doubt:
+        if in_doubt := counts.given_back - account.left.total():
             account.left[IN_DOUBT] = in_doubt
         self._moved_before += counts.forwarded
         account.moved = self._moved_before
