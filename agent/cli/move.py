@@ -165,12 +165,12 @@ async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions
     if form == "json":
         output.say_json(_as_json(account, options))
     else:
-        _say(account, options)
+        say_account(account, options)
     output.complain(*account.notes, *([] if account.error is None else [str(account.error)]))
-    return _status(account, options)
+    return status_of(account, options)
 
 
-def _status(account: MoveAccount, options: MoveOptions) -> int:
+def status_of(account: MoveAccount, options: MoveOptions) -> int:
     if not account.is_complete:
         return SOME_LEFT
     done = account.taken - account.left[NOT_CHOSEN] if options.is_dry else account.moved
@@ -237,7 +237,7 @@ async def _show_progress(move: Move) -> None:
     try:
         while True:
             await asyncio.sleep(BETWEEN_BARS if is_terminal else BETWEEN_LINES)
-            text = _progress(move, time.monotonic() - began)
+            text = progress(move, time.monotonic() - began)
             if is_terminal:
                 sys.stderr.write(f"\r{output.line(text)}\x1b[K")
                 sys.stderr.flush()
@@ -248,7 +248,7 @@ async def _show_progress(move: Move) -> None:
             sys.stderr.write("\r\x1b[K")
 
 
-def _progress(move: Move, seconds: float) -> str:
+def progress(move: Move, seconds: float) -> str:
     moved, there = move.moved, move.account.there
     done, rate = moved + move.staying, moved / max(seconds, 0.001)
     share = min(1.0, done / there) if there else 0.0
@@ -283,7 +283,7 @@ def _as_json(account: MoveAccount, options: MoveOptions) -> dict[str, Any]:
     return found
 
 
-def _say(account: MoveAccount, options: MoveOptions) -> None:
+def say_account(account: MoveAccount, options: MoveOptions) -> None:
     if options.is_dry:
         for each in account.first:
             output.say(f"{_place(each['exchange'], each['routing_key'])}, {each['bytes']:,} bytes: {each['headers']}")

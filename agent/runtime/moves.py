@@ -57,17 +57,17 @@ class Move:
         self._path = PathMemory()
         self._room = Room(KEPT)
         self._stopped = asyncio.Event()
-        self._counts = Counts()
+        self.counts = Counts()  # of the session
         self._moved_before = 0
         self._has_enough = False  # of what stays
 
     @property
     def moved(self) -> int:
-        return self._moved_before + self._counts.forwarded
+        return self._moved_before + self.counts.forwarded
 
     @property
     def staying(self) -> int:
-        return sum(self._counts.unpublishable.values())
+        return sum(self.counts.unpublishable.values())
 
     def stop(self, why: str) -> None:
         if not self._stopped.is_set():
@@ -99,11 +99,11 @@ class Move:
         the next session, and the message stays."""
         fruitless = 0
         while self.account.there and fruitless < MOST_SESSIONS:
-            self._counts, self._has_enough = Counts(), False
+            self.counts, self._has_enough = Counts(), False
             try:
                 await self._session(source, destination)
             except BrokerError as error:
-                fruitless = 0 if self._counts.forwarded else fruitless + 1
+                fruitless = 0 if self.counts.forwarded else fruitless + 1
                 self.account.error = error
                 if not blames_message(error) or fruitless == MOST_SESSIONS:
                     raise
@@ -141,7 +141,7 @@ class Move:
             ),
             up=source,
             down=destination,
-            counts=self._counts,
+            counts=self.counts,
             path=self._path,
             room=self._room,
         )
@@ -189,7 +189,7 @@ class Move:
             )
 
     def _note_session(self) -> None:
-        account, counts = self.account, self._counts
+        account, counts = self.account, self.counts
         account.left = Counter(counts.unpublishable)
         if in_doubt := counts.given_back - account.left.total():
             account.left[IN_DOUBT] = in_doubt
@@ -215,7 +215,7 @@ class Move:
             await asyncio.sleep(BETWEEN_LOOKS)
             if (wanted := flow.better_prefetch(asyncio.get_running_loop().time())) is not None:
                 await flow.resize(wanted)
-            taken, before = before, self._counts.taken
+            taken, before = before, self.counts.taken
             is_idle = taken == before and not flow.in_flight and not source.wire.inbound.is_held
             idle = idle + 1 if is_idle and not await count_ready(source, self._options.queue) else 0
 
