@@ -79,8 +79,11 @@ def advice(
     if kind is FailureKind.BEHIND and lag.is_at_prefetch:
         return _RAISE_PREFETCH
     if kind is FailureKind.NO_CONFIRMS and vhosts:
-        return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}."
+        return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}. {_EMPTY}"
     return _ADVICE[kind].format(broker=broker) + _rest(kind, errors, failures)
+
+
+_EMPTY: Final = "`federation-agent move --help` shows how to take what is in one elsewhere."
 
 
 def _list_queues(vhosts: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import aio_pika
@@ -20,7 +21,6 @@ from tests.lab.waiting import eventually
 
 OLD: Final = "old"
 NEW: Final = "new"
-RELEASES: Final = (None, "sid")
 TYPES: Final = ("classic", "quorum")
 
 
@@ -54,7 +54,9 @@ def added_up(account: dict[str, Any]) -> dict[str, Any]:
     return account
 
 
-def queue(site: Site, name: str = OLD, *, kind: str = "classic", **arguments: object) -> None:
+def queue(
+    site: Site, name: str = OLD, *, kind: str = "classic", arguments: Mapping[str, object] = MappingProxyType({})
+) -> None:
     site.node.admin.queue(site.vhost, name, arguments={"x-queue-type": kind, **arguments})
 
 

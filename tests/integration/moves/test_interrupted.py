@@ -40,7 +40,7 @@ def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
         output = tmp_path / f"out{number}"
         process = moves.start(through, "--to", here.uri, "--to-queue", NEW, output=output)
         before = depth(here.uri, NEW)
-        eventually(lambda before=before: depth(here.uri, NEW) > before + count // 10, what="it is in the middle")
+        in_the_middle(here, before + count // 10)
         cut(process, proxy, end)
         status = process.wait(60)
         if end is signal.SIGKILL:
@@ -69,6 +69,10 @@ def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
     twice = arrived - count
     assert twice <= 2 * IN_FLIGHT, "of the kill and of the cut what was in flight"
     assert max(came.values()) <= 3
+
+
+def in_the_middle(here: Site, count: int) -> None:
+    eventually(lambda: depth(here.uri, NEW) > count, what="it is in the middle")
 
 
 def cut(process: Started, proxy: Proxy, end: signal.Signals | None) -> None:

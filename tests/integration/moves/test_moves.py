@@ -77,7 +77,7 @@ def test_a_rate_holds(here: Site, moves: Moves) -> None:
 def test_what_is_refused_stays_in_its_order(at: Site, moves: Moves) -> None:
     """A full queue refuses by basic.nack."""
     queue(at)
-    queue(at, NEW, **{"x-max-length": 7, "x-overflow": "reject-publish"})
+    queue(at, NEW, arguments={"x-max-length": 7, "x-overflow": "reject-publish"})
     bodies = fill(at, 20)
     account = moves.run(at.uri, "--to-queue", NEW, status=4)
     assert (account["moved"], account["left"], account["waiting"]) == (7, {"refused": 13}, 13)
@@ -173,7 +173,7 @@ def test_looking_counts_as_no_delivery_where_the_release_allows(
     broker_on: Callable[..., Node], site_on: SiteOn, moves: Moves
 ) -> None:
     at = site_on(broker_on("sid"))
-    queue(at, kind="quorum", **{"x-delivery-limit": 2})
+    queue(at, kind="quorum", arguments={"x-delivery-limit": 2})
     queue(at, NEW)
     fill(at, 5)
     for _ in range(5):
@@ -205,3 +205,31 @@ def test_ends_have_the_names_of_a_configuration(here: Site, there: Site, moves: 
     assert "did you mean 'origin'" in moves.refused(*named, "--from", "origni", "--queue", OLD)
     assert moves.run("origin", *named)["moved"] == 3
     assert here.take(3, queue=NEW) == numbered(3)
+
+
+@on_releases
+def test_it_needs_the_permissions_that_are_documented(at: Site, moves: Moves, name: Callable[[str], str]) -> None:
+    """docs/permissions.md; brokers of 4.3 also want `configure` of whoever looks whether a queue exists."""
+    queue(at)
+    queue(at, NEW)
+    fill(at, 3)
+    user, admin = name("mover"), at.node.admin
+    admin.user(user, "secret")
+    try:
+        uri = at.uri.replace("guest:guest", f"{user}:secret")
+        looks = f"^({OLD}|{NEW})$" if at.node.release.root.name == "sid" else "^$"
+        allowed = {"configure": looks, "read": f"^{OLD}$", "write": r"^amq\.default$"}
+        for lacking in sorted(key for key, pattern in allowed.items() if pattern != "^$"):
+            admin.permissions(at.vhost, user, **(allowed | {lacking: "^$"}))
+            ran = moves.lab.agents.run(
+                ("move", "--from", uri, "--queue", OLD, "--to-queue", NEW),
+                cwd=moves.directory,
+                environment={},
+                deadline=60,
+            )
+            assert ran.status == 4, ran
+            assert "refused for user" in ran.err, ran
+        admin.permissions(at.vhost, user, **allowed)
+        assert moves.run(uri, "--to-queue", NEW)["moved"] == 3
+    finally:
+        admin.delete("users", user)

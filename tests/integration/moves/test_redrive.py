@@ -15,7 +15,7 @@ from tests.lab.user_program import messages, numbered
 
 BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=pytest.mark.versions)]
 DEAD: Final = "dead-letters"
-TO_DEAD: Final = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
+TO_DEAD: Final[dict[str, object]] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
 DEATHS: Final = {"x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"}
 
 
@@ -28,8 +28,8 @@ def at(broker_on: Callable[..., Node], site_on: SiteOn, request: pytest.FixtureR
 def test_each_goes_to_its_exchange_and_key_or_its_queue(at: Site, kind: str, moves: Moves) -> None:
     """Some were published to an exchange and expired, some to a queue and were rejected."""
     queue(at, DEAD, kind=kind)
-    queue(at, "slow", kind=kind, **TO_DEAD, **{"x-message-ttl": 100})
-    queue(at, "work", kind=kind, **TO_DEAD)
+    queue(at, "slow", kind=kind, arguments=TO_DEAD | {"x-message-ttl": 100})
+    queue(at, "work", kind=kind, arguments=TO_DEAD)
     at.exchange("orders").bind("eu.#", name="slow", exchange="orders")
     publish(at, "eu.1", [("expires", {"n": 1})], exchange="orders")
     fill(at, 2, "work")
@@ -59,8 +59,10 @@ def test_each_goes_to_its_exchange_and_key_or_its_queue(at: Site, kind: str, mov
 def test_the_first_death_counts_also_after_a_cycle(at: Site, moves: Moves) -> None:
     """`work` is left first, then `retry`, and `work` once more: its entry is the newest one again."""
     queue(at, DEAD)
-    queue(at, "retry", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work", "x-message-ttl": 50})
-    queue(at, "work", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry"})
+    queue(
+        at, "retry", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "work", "x-message-ttl": 50}
+    )
+    queue(at, "work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry"})
     fill(at, 1, "work")
     reject(at, "work", 1)
     reject(at, "work", 1)
@@ -72,7 +74,7 @@ def test_the_first_death_counts_also_after_a_cycle(at: Site, moves: Moves) -> No
 def test_what_has_nowhere_to_go_stays(at: Site, moves: Moves) -> None:
     """In their order, among others that are moved."""
     queue(at, DEAD)
-    queue(at, "work", **TO_DEAD)
+    queue(at, "work", arguments=TO_DEAD)
     at.exchange("gone").bind("k", name="work", exchange="gone")
     at.exchange("stays").bind("k", name="work", exchange="stays")
     for number in range(30):

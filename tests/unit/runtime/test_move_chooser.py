@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,7 +48,7 @@ class Taking:
 def chooser(
     account: MoveAccount | None = None, flow: Taking | None = None, *, counted: bool = False, **options: Any
 ) -> MoveChooser:
-    made: Any = MoveChooser
+    made: Callable[..., MoveChooser] = MoveChooser
     return made(
         MoveOptions("q", **options), account or MoveAccount(), Known(), flow or Taking(), returns_are_counted=counted
     )
