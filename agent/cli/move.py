@@ -211,9 +211,11 @@ async def _configured(config: Path | None, option: str, where: str, text: str) -
     from agent.definitions.sources.load import load_configuration
     from agent.links.ends import DOWNSTREAM, End, reachable
 
+    if "@" in text:  # it may hold a password
+        raise UsageError(f"{option}: neither an AMQP URI nor a name: a URI begins with amqp:// or amqps://")
     path = config or usual_config()
     if path is None:
-        raise UsageError(f"{option} {text!r} is no AMQP URI, and without -c there is no configuration to find it in")
+        raise UsageError(f"{option}: no AMQP URI, and without -c there is no configuration that has it as a name")
     configuration = load_configuration(str(path), environment=os.environ)
     own = configuration.settings.downstream.uris
     vhost, _, name = text.rpartition("/")

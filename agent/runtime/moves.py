@@ -168,6 +168,8 @@ class Move:
     def _limit(self) -> int | None:
         """The number of deliveries to take in the next session; None if nothing limits them."""
         options, there = self._options, self.account.there - self._moved_before
+        if options.limit is not None and self._moved_before >= options.limit:
+            return 0
         if options.goes_to_one_place and options.is_dry:
             there = min(there, SHOWN)
         elif options.until_empty:

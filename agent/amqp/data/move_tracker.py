@@ -50,10 +50,8 @@ class MoveTracker(PublishTracker):
         self._stay(reason, size)
 
     def _refuse(self, number: int, *, multiple: bool) -> None:
-        oldest = self.confirms.oldest_number
-        sizes = {each: self._size_of(each) for each in (range(oldest, number + 1) if multiple else (number,))}
         for each in self.confirms.refused(number, multiple=multiple):
-            self._stay(REFUSED, sizes[each])
+            self._stay(REFUSED, self._size_of(each))
 
     def _stay(self, reason: str, size: int) -> None:
         self._counts.unpublishable[reason] = self._counts.unpublishable.get(reason, 0) + 1
@@ -82,9 +80,8 @@ class MoveTracker(PublishTracker):
         number = self._find_returned(method, header[frames.BASIC_HEADER.size :], b"".join(body))
         if number is not None:
             self._after = number
-            size = self._size_of(number)
-            if self.confirms.refused(number, multiple=False):
-                self._stay(UNROUTABLE, size)
+            self.confirms.refused(number, multiple=False)
+            self._stay(UNROUTABLE, self._size_of(number))
         elif self.on_doubt is not None:
             self.cut_off()
             self.on_doubt()
