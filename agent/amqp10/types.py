@@ -40,12 +40,13 @@ class Array(NamedTuple):
     items: tuple[Value, ...]
 
 
+NULL_CODE: Final = 0x40
 NULL: Final = Value("null", None)
 _TRUE: Final = Value("boolean", True)
 _FALSE: Final = Value("boolean", False)
 
 _CONSTANTS: Final = {
-    0x40: NULL,
+    NULL_CODE: NULL,
     0x41: _TRUE,
     0x42: _FALSE,
     0x43: Value("uint", 0),
@@ -125,6 +126,21 @@ def encode(value: Value) -> bytes:
 def encode_list(items: Sequence[bytes]) -> bytes:
     """A list of values that are encoded already."""
     return _sized((0xC0, 0xD0), b"".join(items), len(items)) if items else b"\x45"
+
+
+def find_list(data: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """Of the list at `at`, which may reach to `end`: its count, where its first item begins, and its end."""
+    code = data[at] if at < end else None
+    if code not in {0x45, 0xC0, 0xD0}:
+        raise CodecError(CUT_OFF if code is None else f"the AMQP 1.0 code 0x{code:02x} in place of a list")
+    if code == 0x45:
+        return 0, at + 1, at + 1
+    size, at = _number(code, data, at + 1, end)
+    after = at + size
+    if after > end:
+        raise CodecError(CUT_OFF)
+    count, at = _number(code, data, at, after)
+    return count, at, after
 
 
 def array_of(name: str, plain: Iterable[Any]) -> Value:
