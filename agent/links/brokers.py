@@ -21,6 +21,7 @@ from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.ends import Permit
+from agent.amqp10.translator import translated
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import differ_in_passwords
 from agent.core.links.removal import CleanupAfter
@@ -141,8 +142,10 @@ class Brokers:
         self, end: End, uris: Sequence[AmqpUri], *, name: str = "", publishes: bool = False
     ) -> Connection:
         """Connect; where nothing is published later, a broker answers whatever alarm it has."""
+        name = name or end.name
+        others = {} if end.terminus is None else {"wired": translated(end.terminus, name)}
         connection = await connect_any(
-            uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost, heard=self._heard
+            uris, where=end.where, name=name, default_vhost=end.default_vhost, heard=self._heard, **others
         )
         connection.wire.answers_while_blocked = not publishes
         connection.wire.permit = self.permit
@@ -194,9 +197,9 @@ class Brokers:
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
     ) -> Callable[[PublishTracker], Capture] | None:
         """A function that creates the collector of messages for the quarantine beside their source, which they come
-        from on `up`. None if they come from the quarantine itself: they would go round for ever. `is_quorum`: as in
-        `Lane`."""
-        if options.queue == quarantine.QUEUE:
+        from on `up`. None if they come from the quarantine itself, as they would go round for ever, or from a broker
+        that is asked for AMQP 1.0, which has none. `is_quorum`: as in `Lane`."""
+        if options.queue == quarantine.QUEUE or source.terminus is not None:
             return None
 
         async def connect() -> Connection:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Link
 from agent.core.rules import names
@@ -20,12 +21,14 @@ class End:
     """A broker that any of the URIs leads to. Links whose ends are equal may share connections.
 
     `where` begins every error ("upstream origin"). `default_vhost` is for URIs that name none. `name` is what the
-    broker shows of a connection; of links that share one, the first one's counts.
+    broker shows of a connection; of links that share one, the first one's counts. With a `terminus`, the broker speaks
+    AMQP 1.0.
     """
 
     where: str
     uris: tuple[AmqpUri, ...]
     default_vhost: str = "/"
+    terminus: Terminus | None = None
     may_be_lost: bool = False  # over an error text with the link's names: such links share no connection with others
     name: str = field(default="", compare=False)
 

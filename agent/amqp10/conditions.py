@@ -1,0 +1,44 @@
+"""The error conditions of AMQP 1.0 as codes of 0-9-1, which the rest of the agent understands."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from agent.amqp10.performatives import Performed
+
+_CLOSED: Final = (320, "CONNECTION_FORCED")
+_CODES: Final = {
+    "amqp:connection:forced": _CLOSED,
+    "amqp:link:detach-forced": _CLOSED,
+    "amqp:unauthorized-access": (403, "ACCESS_REFUSED"),
+    "amqp:not-found": (404, "NOT_FOUND"),
+    "amqp:resource-deleted": (404, "NOT_FOUND"),
+    "amqp:resource-locked": (405, "RESOURCE_LOCKED"),
+    "amqp:precondition-failed": (406, "PRECONDITION_FAILED"),
+    "amqp:link:message-size-exceeded": (406, "PRECONDITION_FAILED"),
+    "amqp:connection:framing-error": (501, "FRAME_ERROR"),
+    "amqp:frame-size-too-small": (501, "FRAME_ERROR"),
+    "amqp:decode-error": (502, "SYNTAX_ERROR"),
+    "amqp:invalid-field": (503, "COMMAND_INVALID"),
+    "amqp:resource-limit-exceeded": (506, "RESOURCE_ERROR"),
+    "amqp:not-allowed": (530, "NOT_ALLOWED"),
+    "amqp:not-implemented": (540, "NOT_IMPLEMENTED"),
+    "amqp:internal-error": (541, "INTERNAL_ERROR"),
+}
+_WITHOUT_A_REASON: Final = "amqp:connection:forced"
+
+
+class Refusal(NamedTuple):
+    """Why the peer ended something, as 0-9-1 says it; `condition` is AMQP 1.0's."""
+
+    code: int
+    text: str
+    condition: str
+
+
+def refusal_of(error: Performed | None) -> Refusal:
+    """The refusal in the `error` of a detach, end or close; None if the peer gives none."""
+    condition = _WITHOUT_A_REASON if error is None else str(error["condition"] or _WITHOUT_A_REASON)
+    code, name = _CODES.get(condition, _CLOSED)
+    text = "" if error is None else error["description"] or ""
+    return Refusal(code, f"{name} - {text or condition}", condition)

@@ -1,0 +1,136 @@
+"""The login and the opening of a connection by AMQP 1.0."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp.wire.ends import one_line
+from agent.amqp.wire.login import Terms
+from agent.amqp.wire.tables import CodecError
+from agent.amqp10 import frames, performatives
+from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.performatives import Performed
+from agent.amqp10.types import Value
+from agent.core import fields
+from agent.core.addresses.uri import Mechanism
+from agent.core.fields import Table
+from agent.errors import Failure, FailureKind, PermanentError
+
+LARGEST_FRAME: Final = 256 * 1024  # that the peer may send: as much as one read brings
+ANONYMOUS: Final = "ANONYMOUS"
+_LOGIN_REFUSED: Final = Refusal(403, "ACCESS_REFUSED - login refused", "amqp:unauthorized-access")
+_MOST_CHANNELS: Final = 65_535
+_SHOWN: Final = ("product", "version", "cluster_name")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """What the peer says of itself, and its limits; `idle` is the time in seconds in which it wants to hear
+    something, 0 for none."""
+
+    properties: Table
+    largest_frame: int
+    channel_max: int
+    idle: float
+
+
+class Handshake:
+    """Give it what the peer sends until `peer` or `refusal` is set."""
+
+    def __init__(
+        self, terms: Terms, *, name: str, hostname: str, is_anonymous: bool, send: Callable[[bytes], None]
+    ) -> None:
+        """`name` is what the broker shows; `is_anonymous`: the URI names no user."""
+        self.peer: PeerLimits | None = None
+        self.refusal: Refusal | None = None
+        self.mechanism: Mechanism | None = None
+        self._terms = terms
+        self._name = name
+        self._hostname = hostname
+        self._is_anonymous = is_anonymous
+        self._send = send
+        self._header: bytes | None = frames.SASL_HEADER
+
+    def begin(self) -> None:
+        self._send(frames.SASL_HEADER)
+
+    def take(self, data: bytes) -> int:
+        """Consume what is complete; return how many bytes that is."""
+        at = 0
+        while self.peer is None and self.refusal is None:
+            if self._header:
+                begin = data[at : at + len(self._header)]
+                if not self._header.startswith(begin):
+                    raise self._stranger(begin)
+                if len(begin) < len(self._header):
+                    break
+                at, self._header = at + len(begin), b""
+                continue
+            found = frames.find_frame(data, at, LARGEST_FRAME)
+            if found is None:
+                break
+            _, _, begin, at = found
+            if begin < at:
+                self._received(performatives.decode(data, begin, end=at)[0])
+        return at
+
+    def _stranger(self, begin: bytes) -> PermanentError:
+        return PermanentError(
+            f"{self._terms.where}: the server answers AMQP 1.0 with {begin!r}: check the port; RabbitMQ before 4.0 needs "
+            "its plugin rabbitmq_amqp1_0",
+            facts=Failure(FailureKind.INVALID),
+        )
+
+    def _received(self, performed: Performed) -> None:
+        match performed.performative:
+            case performatives.SASL_MECHANISMS:
+                self._log_in(performed["sasl_server_mechanisms"])
+            case performatives.SASL_OUTCOME:
+                if performed["code"]:
+                    self.refusal = _LOGIN_REFUSED
+                    return
+                self._header = frames.PROTOCOL_HEADER
+                self._send(frames.PROTOCOL_HEADER + frames.frame(0, self._open()))
+            case performatives.OPEN:
+                self.peer = _peer(performed)
+            case performatives.CLOSE:
+                self.refusal = refusal_of(performed["error"])
+            case other:
+                raise CodecError(f"{other.name} during the login")
+
+    def _log_in(self, offered: tuple[str, ...]) -> None:
+        if self._is_anonymous and ANONYMOUS in offered:
+            mechanism, response = ANONYMOUS, b"federation-agent"
+        else:
+            self.mechanism = self._terms.choose(" ".join(offered))
+            mechanism, response = self.mechanism.value.upper(), self._terms.response(self.mechanism)
+        init = performatives.SASL_INIT.encode(
+            mechanism=mechanism, initial_response=response, hostname=self._hostname
+        )
+        self._send(frames.frame(0, init, frames.SASL))
+
+    def _open(self) -> bytes:
+        terms = self._terms
+        return performatives.OPEN.encode(
+            # Some brokers take a name only once; RabbitMQ shows it.
+            container_id=f"{self._name} {os.urandom(4).hex()}",
+            hostname=self._hostname,
+            max_frame_size=LARGEST_FRAME,
+            channel_max=terms.channel_max or _MOST_CHANNELS,
+            idle_time_out=terms.heartbeat * 1000 or None,
+            properties={"product": Value("string", "federation-agent"), "connection_name": Value("string", self._name)},
+        )
+
+
+def _peer(opened: Performed) -> PeerLimits:
+    found = opened["properties"] or {}
+    shown = {name: found[name].value for name in _SHOWN if name in found and found[name].type == "string"}
+    return PeerLimits(
+        tuple((name, fields.text(one_line(value))) for name, value in shown.items()),
+        opened["max_frame_size"],
+        opened["channel_max"],
+        (opened["idle_time_out"] or 0) / 1000,
+    )

@@ -1,0 +1,235 @@
+"""The link that reads from an address: transfers become deliveries, and acknowledgements dispositions.
+
+A prefetch becomes credit: as much as is missing between it and what is delivered and not settled.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from agent.amqp.wire import frames as wire
+from agent.amqp.wire import methods
+from agent.amqp.wire.methods import Method
+from agent.amqp.wire.tables import CodecError, short_string
+from agent.amqp10 import performatives
+from agent.amqp10.bare import taken
+from agent.amqp10.conditions import Refusal
+from agent.amqp10.conversion import to_091
+from agent.amqp10.performatives import Performed
+from agent.amqp10.sections import find_sections
+from agent.amqp10.terminus import Terminus
+
+if TYPE_CHECKING:
+    from agent.amqp10.session import TranslatedSession
+
+LARGEST_MESSAGE: Final = 128 * 1024 * 1024  # that is taken: it has to be here before it goes on, as its size isn't known
+WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data path
+_UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
+_SERIAL: Final = 1 << 32
+_DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
+_TAG_AND_FLAG: Final = struct.Struct(">QB")
+_HEADER: Final = struct.Struct(">BHIHHQ")
+_BODY: Final = WIRE_FRAME - wire.OVERHEAD
+
+
+class ReceiverLink:
+    def __init__(self, session: TranslatedSession, terminus: Terminus) -> None:
+        self._session = session
+        self._terminus = terminus
+        self._is_attached = False
+        self._no_ack = False
+        self._awaited: Method | None = None  # the answer that the data path waits for
+        self._tag = ""  # of the consumer; empty if there is none
+        self._cancelled = ""  # the tag of the one that is being ended
+        self._prefix = b""
+        self._prefetch = 0
+        self._credit = 0  # that the peer has left
+        self._delivery_count = 0  # the peer's
+        self._last = 0  # tag of a delivery
+        self._settled = 0  # up to this tag, all of them
+        self._later: set[int] = set()  # that are settled behind that
+        self._offset = 0  # from a delivery's tag to its id
+        self._partial: list[bytes] = []
+        self._size = 0
+
+    @property
+    def _unsettled(self) -> int:
+        return 0 if self._no_ack else self._last - self._settled - len(self._later)
+
+    # What the data path asks
+
+    def attach(self, answer: Method, *, no_ack: bool = False) -> None:
+        """Attach the link, and give the data path the answer once that is done."""
+        self._awaited = answer
+        if self._is_attached:
+            self._answer()
+            return
+        self._no_ack = no_ack
+        terminus, session = self._terminus, self._session
+        session.send(
+            performatives.ATTACH.encode(
+                name=f"{session.owner.name} {session.number}",
+                handle=0,
+                role=True,
+                snd_settle_mode=int(no_ack),
+                rcv_settle_mode=0,
+                source=performatives.SOURCE.encode(address=terminus.address, filter=filter_set(terminus.filters)),
+                target=performatives.TARGET.encode(),
+                max_message_size=LARGEST_MESSAGE,
+            )
+        )
+
+    def limit(self, prefetch: int) -> None:
+        self._prefetch = prefetch
+        self._session.say(methods.BASIC_QOS_OK)
+
+    def consume(self, tag: str, *, no_ack: bool) -> None:
+        self._tag = tag
+        self._prefix = _DELIVER + short_string(tag)
+        self.attach(methods.BASIC_CONSUME_OK, no_ack=no_ack)
+
+    def cancel(self, tag: str) -> None:
+        self._cancelled, self._tag = tag, ""
+        if self._credit:
+            self._session.flow(
+                handle=0, delivery_count=self._delivery_count, link_credit=self._credit, drain=True
+            )
+        else:
+            self._drained()
+
+    def settle(self, tag: int, *, multiple: bool, is_accepted: bool) -> None:
+        last = tag or self._last
+        first = self._settled + 1 if multiple else last
+        if last > self._last:
+            raise CodecError("a delivery is settled that hasn't come")
+        if first > last:
+            return
+        state = (performatives.ACCEPTED if is_accepted else performatives.RELEASED).encode()
+        self._session.send(
+            performatives.DISPOSITION.encode(
+                role=True, first=self._id(first), last=self._id(last), settled=True, state=state
+            )
+        )
+        self._note(first, last)
+        self._grant()
+
+    def leave(self) -> None:
+        self._tag = ""
+
+    # What the peer does
+
+    def attached(self, performed: Performed) -> None:
+        if performed["source"] is None:
+            return  # the reason follows, with its end
+        self._is_attached = True
+        self._delivery_count = performed["initial_delivery_count"] or 0
+        self._answer()
+
+    def transferred(self, performed: Performed, payload: memoryview) -> None:
+        if not self._partial:
+            self._begin(performed)
+        if performed["aborted"]:
+            self._partial, self._size = [], 0
+            return
+        self._partial.append(bytes(payload))
+        self._size += len(payload)
+        if self._size > LARGEST_MESSAGE:
+            raise CodecError(f"a message of more than {LARGEST_MESSAGE} bytes")
+        if not performed["more"]:
+            message = self._partial[0] if len(self._partial) == 1 else b"".join(self._partial)
+            self._partial, self._size = [], 0
+            self._deliver(message)
+
+    def disposition(self, performed: Performed) -> None:
+        """The peer settles what it sent: for it, nothing is open any more."""
+
+    def flow(self, performed: Performed) -> None:
+        if performed["delivery_count"] is not None:
+            self._delivery_count = performed["delivery_count"]
+        if self._cancelled and (performed["drain"] or not performed["link_credit"]):
+            self._drained()
+        elif performed["echo"]:
+            self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
+
+    def detached(self, refusal: Refusal) -> None:
+        """The peer has ended the link. That a queue is gone is said to its consumer, as by 0-9-1."""
+        if self._is_attached and self._tag and refusal.condition == "amqp:resource-deleted":
+            self._session.say(methods.BASIC_CANCEL, consumer_tag=self._tag, nowait=True)
+        else:
+            self._session.refuse(refusal)
+
+    # Inside
+
+    def _answer(self) -> None:
+        answer, self._awaited = self._awaited, None
+        if answer is methods.BASIC_CONSUME_OK:
+            self._session.say(answer, consumer_tag=self._tag)
+            self._grant()
+        elif answer is not None:
+            self._session.say(answer)
+
+    def _drained(self) -> None:
+        self._credit = 0
+        tag, self._cancelled = self._cancelled, ""
+        self._session.say(methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        self._grant()  # another consumer may have begun
+
+    def _grant(self) -> None:
+        """Give the peer credit for what may come, but not for each delivery by itself."""
+        if not self._tag or not self._is_attached or self._cancelled:
+            return
+        wanted = (_UNLIMITED_CREDIT if self._no_ack else self._prefetch or _UNLIMITED_CREDIT) - self._unsettled
+        if wanted > self._credit and (not self._credit or wanted - self._credit >= max(1, self._prefetch // 4)):
+            self._credit = wanted
+            self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=wanted)
+
+    def _begin(self, performed: Performed) -> None:
+        if not self._credit:
+            raise CodecError("a message without credit for it")
+        self._credit -= 1
+        self._delivery_count = (self._delivery_count + 1) % _SERIAL
+        delivery_id = performed["delivery_id"]
+        offset = (delivery_id - self._last - 1) % _SERIAL
+        if not self._last:
+            self._offset = offset
+        elif offset != self._offset:
+            raise CodecError("delivery ids that don't follow one another")
+
+    def _id(self, tag: int) -> int:
+        return (tag + self._offset) % _SERIAL
+
+    def _note(self, first: int, last: int) -> None:
+        """Note that these are settled."""
+        if first > self._settled + 1:
+            self._later.update(range(first, last + 1))
+            return
+        self._later.difference_update(range(first, last + 1))
+        self._settled = last
+        while self._later and self._settled + 1 in self._later:
+            self._settled += 1
+            self._later.discard(self._settled)
+
+    def _deliver(self, message: bytes) -> None:
+        self._last += 1
+        found = bare(message) if self._terminus.is_bare else to_091(message, find_sections(message))
+        number, body, properties = self._session.number, found.body, found.properties
+        head = b"".join(
+            [self._prefix, _TAG_AND_FLAG.pack(self._last, found.is_redelivered), found.address]
+        )
+        parts = [
+            wire.PREFIX.pack(wire.METHOD, number, len(head)),
+            head,
+            wire.END_BYTE,
+            _HEADER.pack(wire.HEADER, number, 12 + len(properties), wire.BASIC, 0, len(body)),
+            properties,
+            wire.END_BYTE,
+        ]
+        for at in range(0, len(body), _BODY):
+            part = body[at : at + _BODY]
+            parts += (wire.PREFIX.pack(wire.BODY, number, len(part)), part, wire.END_BYTE)
+        self._session.owner.feed(b"".join(parts))
+        if self._no_ack:
+            self._settled = self._last
+        if not self._credit:
+            self._grant()

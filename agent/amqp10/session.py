@@ -1,0 +1,218 @@
+"""One channel of the data path as a session of AMQP 1.0, with one link: to read from the connection's address, or to
+write to it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from agent.amqp.wire import frames as wire
+from agent.amqp.wire import methods
+from agent.amqp.wire.methods import Method
+from agent.amqp.wire.tables import CodecError
+from agent.amqp10 import frames, performatives
+from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.performatives import Performed
+from agent.amqp10.receiving import ReceiverLink
+from agent.amqp10.sending import SenderLink
+from agent.amqp10.terminus import Terminus
+
+_WINDOW: Final = 4_096  # transfers that the peer may send before it hears how many more
+_SERIAL: Final = 1 << 32
+_IDS: Final = struct.Struct(">I")
+_PUBLISH: Final = 60 << 16 | 40
+_NOT_IMPLEMENTED: Final = 540
+
+
+class Owner(Protocol):
+    """The connection that a session uses."""
+
+    largest_frame: int  # that the peer takes
+    name: str
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Write frames to the peer, with all else that this turn brings."""
+
+    def feed(self, data: bytes) -> None:
+        """Give frames to the data path."""
+
+    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
+        """Note that `size` bytes of messages wait until the peer takes more."""
+
+    def forget(self, session: TranslatedSession) -> None:
+        """Both sides have ended the session."""
+
+
+class TranslatedSession:
+    """`number` is that of the channel; the session has the one before, since AMQP 1.0 counts from 0."""
+
+    def __init__(self, number: int, terminus: Terminus, owner: Owner) -> None:
+        self.number = number
+        self.owner = owner
+        self._link: ReceiverLink | SenderLink = (ReceiverLink if terminus.is_source else SenderLink)(self, terminus)
+        self._is_ending = False  # as the data path asked
+        self._is_refused = False  # by the peer, as the data path knows
+        self._next_incoming = 0
+        self._window = _WINDOW  # transfers that the peer may still send
+        self._next_outgoing = 0
+        self._peer_window = 0  # transfers that it still takes
+
+    # What the data path sends
+
+    def method(self, payload: bytes) -> None:
+        """Do what a method of the channel asks for."""
+        (ids,) = _IDS.unpack_from(payload)
+        if ids == _PUBLISH:
+            self._sender.begin(payload)
+            return
+        call = methods.decode(payload)
+        match call.method:
+            case methods.CHANNEL_OPEN:
+                self.send(self._begin())
+            case methods.CHANNEL_CLOSE:
+                self._end()
+            case methods.CHANNEL_CLOSE_OK:
+                pass
+            case methods.QUEUE_DECLARE if call["passive"]:
+                self._link.attach(methods.QUEUE_DECLARE_OK)
+            case methods.CONFIRM_SELECT:
+                self._sender.attach(methods.CONFIRM_SELECT_OK)
+            case methods.BASIC_QOS:
+                self._receiver.limit(call["prefetch_count"])
+            case methods.BASIC_CONSUME:
+                self._receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
+            case methods.BASIC_CANCEL:
+                self._receiver.cancel(call["consumer_tag"])
+            case methods.BASIC_ACK | methods.BASIC_NACK:
+                is_accepted = call.method is methods.BASIC_ACK
+                self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
+            case other:
+                self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def content(self, kind: int, payload: bytes) -> None:
+        """Take a header or a body of a publish."""
+        self._sender.content(kind, payload)
+
+    # What the peer sends
+
+    def performed(self, performed: Performed, payload: memoryview) -> None:
+        match performed.performative:
+            case performatives.TRANSFER:
+                self._transferred(performed, payload)
+            case performatives.DISPOSITION:
+                self._link.disposition(performed)
+            case performatives.FLOW:
+                self._flow(performed)
+            case performatives.ATTACH:
+                self._link.attached(performed)
+            case performatives.DETACH:
+                self._detached(performed)
+            case performatives.BEGIN:
+                self._next_incoming = performed["next_outgoing_id"]
+                self._peer_window = performed["incoming_window"]
+                self.say(methods.CHANNEL_OPEN_OK)
+            case performatives.END:
+                self._ended(performed)
+            case other:
+                raise CodecError(f"{other.name} in a session")
+
+    def _transferred(self, performed: Performed, payload: memoryview) -> None:
+        self._next_incoming = (self._next_incoming + 1) % _SERIAL
+        self._window -= 1
+        if self._window < 0:
+            raise CodecError("more transfers than the session's window allows")
+        if not self._is_ending:
+            self._receiver.transferred(performed, payload)
+        if self._window <= _WINDOW // 2:
+            self.flow()
+
+    def _flow(self, performed: Performed) -> None:
+        seen = performed["next_incoming_id"]
+        seen = 0 if seen is None else seen
+        self._peer_window = performed["incoming_window"] - (self._next_outgoing - seen) % _SERIAL
+        if performed["handle"] is not None:
+            self._link.flow(performed)
+        elif performed["echo"]:
+            self.flow()
+        if isinstance(self._link, SenderLink):
+            self._link.write()
+
+    def _detached(self, performed: Performed) -> None:
+        if performed["closed"]:
+            self.send(performatives.DETACH.encode(handle=0, closed=True))
+        self._link.detached(refusal_of(performed["error"]))
+
+    def _ended(self, performed: Performed) -> None:
+        if self._is_ending:
+            self.say(methods.CHANNEL_CLOSE_OK)
+        else:
+            self.refuse(refusal_of(performed["error"]))
+            self.send(performatives.END.encode())
+        self.owner.forget(self)
+
+    # What its link uses
+
+    def send(self, performative: bytes) -> None:
+        self.owner.send(frames.frame(self.number - 1, performative))
+
+    def say(self, method: Method, **values: Any) -> None:
+        """Say a method to the data path."""
+        self.owner.feed(wire.frame(wire.METHOD, self.number, method.encode(**values)))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Close the channel for a reason."""
+        if not self._is_refused and not self._is_ending:
+            self._is_refused = True
+            self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
+
+    @property
+    def may_transfer(self) -> bool:
+        return self._peer_window > 0
+
+    def transfer(self, performative: bytes, payload: memoryview) -> None:
+        self._next_outgoing = (self._next_outgoing + 1) % _SERIAL
+        self._peer_window -= 1
+        size = frames.OVERHEAD + len(performative) + len(payload)
+        self.owner.send(frames.PREFIX.pack(size, 2, frames.AMQP, self.number - 1) + performative)
+        self.owner.send(payload)
+
+    def flow(self, **values: Any) -> None:
+        """Tell the peer the state of the session, and with `values` that of the link."""
+        self._window = _WINDOW
+        self.send(
+            performatives.FLOW.encode(
+                next_incoming_id=self._next_incoming,
+                incoming_window=_WINDOW,
+                next_outgoing_id=self._next_outgoing,
+                outgoing_window=_SERIAL // 2,
+                **values,
+            )
+        )
+
+    # Inside
+
+    @property
+    def _receiver(self) -> ReceiverLink:
+        if isinstance(self._link, ReceiverLink):
+            return self._link
+        raise CodecError("an address to write to isn't read from")
+
+    @property
+    def _sender(self) -> SenderLink:
+        if isinstance(self._link, SenderLink):
+            return self._link
+        raise CodecError("an address to read from isn't written to")
+
+    def _begin(self) -> bytes:
+        return performatives.BEGIN.encode(
+            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=0
+        )
+
+    def _end(self) -> None:
+        """End the session: what isn't settled goes back to its source."""
+        self._is_ending = True
+        self._link.leave()
+        if self._is_refused:
+            self.say(methods.CHANNEL_CLOSE_OK)
+        self.send(performatives.END.encode())

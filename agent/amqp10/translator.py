@@ -1,0 +1,329 @@
+"""Lets the data path, which speaks AMQP 0-9-1, use a broker that speaks AMQP 1.0.
+
+A `Translator` stands between a `WireConnection` and the socket: to the one it is a transport with a 0-9-1 broker behind
+it, to the other a client of AMQP 1.0. Channels become sessions, each with one link to the address that the connection
+is for; deliveries, publishes, acknowledgements and confirms become transfers and dispositions, a prefetch becomes
+credit. So the flow, what is refused, its limits and its status are the same for both protocols.
+
+Why: docs/decisions/0041-amqp10-by-translation.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from agent.amqp.connect import Wired
+from agent.amqp.wire import frames as wire
+from agent.amqp.wire import methods
+from agent.amqp.wire.connection import WireConnection
+from agent.amqp.wire.login import Terms
+from agent.amqp.wire.methods import Method
+from agent.amqp.wire.tables import CodecError
+from agent.amqp10 import frames, performatives
+from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.handshake import LARGEST_FRAME, Handshake, PeerLimits
+from agent.amqp10.receiving import WIRE_FRAME
+from agent.amqp10.session import TranslatedSession
+from agent.amqp10.terminus import Terminus
+from agent.core.addresses.uri import AmqpUri
+from agent.errors import AgentError, BrokerError, TransientError
+
+MOST_WAITING: Final = 8 * 1024 * 1024
+"""The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
+BLOCKED_AFTER: Final = 1.0  # seconds without credit
+_MOST_CHANNELS: Final = 65_535
+_NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
+
+
+class Translator(asyncio.Transport, asyncio.Protocol):
+    """One connection; `wire` is its 0-9-1 side."""
+
+    def __init__(self, terms: Terms, terminus: Terminus, *, name: str, hostname: str, is_anonymous: bool) -> None:
+        """`name` is shown by the broker; `is_anonymous`: the URI names no user."""
+        super().__init__()
+        self.wire = WireConnection(terms)
+        self.name = name
+        self.largest_frame = frames.SMALLEST  # that the peer takes
+        self._terminus = terminus
+        self._loop = asyncio.get_running_loop()
+        self._socket: asyncio.Transport | None = None
+        self._handshake: Handshake | None = Handshake(
+            terms, name=name, hostname=hostname, is_anonymous=is_anonymous, send=self.send
+        )
+        self._received = b""  # the beginning of a frame
+        self._from_wire = b""  # the beginning of a frame
+        self._sessions: dict[int, TranslatedSession] = {}  # by the wire's channel
+        self._by_peer: dict[int, TranslatedSession] = {}  # by the peer's channel
+        self._for_peer: list[bytes | memoryview] = []
+        self._for_wire: list[bytes] = []
+        self._unfed = memoryview(b"")
+        self._is_paused = False  # the wire takes nothing
+        self._is_closing = False  # as the wire asked
+        self._holders: set[object] = set()  # of what the wire writes
+        self._waiting: set[TranslatedSession] = set()  # for credit
+        self._blocks: asyncio.TimerHandle | None = None
+        self._is_blocked = False
+        self._beats: asyncio.TimerHandle | None = None
+
+    # What the socket calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast("asyncio.Transport", transport)
+        self.wire.connection_made(self)
+        if self._handshake is not None:
+            self._handshake.begin()
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.wire.closed.done():
+            return
+        received = self._received + data if self._received else data
+        try:
+            self._received = received[self._read(received) :]
+            self._flush()
+            self._feed()
+        except BrokerError as error:
+            self.wire.abort(error)
+        except (AgentError, ValueError, LookupError, struct.error) as error:
+            broken = TransientError(f"broken AMQP 1.0: {error}")
+            broken.__cause__ = error
+            self.wire.abort(broken)
+
+    def eof_received(self) -> None:
+        self.wire.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._beats, self._blocks):
+            if timer is not None:
+                timer.cancel()
+        self.wire.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._hold(self)
+
+    def resume_writing(self) -> None:
+        self._release(self)
+
+    # What the wire calls
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        received = self._from_wire + bytes(data) if self._from_wire else bytes(data)
+        at, end = 0, len(received)
+        if self._handshake is not None and received.startswith(wire.PROTOCOL_HEADER):
+            at = len(wire.PROTOCOL_HEADER)
+        while end - at >= wire.OVERHEAD:
+            kind, number, size = wire.PREFIX.unpack_from(received, at)
+            after = at + wire.OVERHEAD + size
+            if after > end:
+                break
+            self._translate(kind, number, received[at + 7 : after - 1])
+            at = after
+        self._from_wire = received[at:]
+        self._flush()
+        if self._for_wire:
+            self._loop.call_soon(self._feed)  # not now: it is the wire that calls
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._socket is not None and not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._loop.call_soon(self._feed)
+
+    def is_closing(self) -> bool:
+        return self._socket is None or self._socket.is_closing()
+
+    def close(self) -> None:
+        self._flush()
+        if self._socket is not None:
+            self._socket.close()
+
+    def abort(self) -> None:
+        if self._socket is not None:
+            self._socket.abort()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._socket is None else self._socket.get_extra_info(name, default)
+
+    # What sessions call
+
+    def send(self, data: bytes | memoryview) -> None:
+        self._for_peer.append(data)
+
+    def feed(self, data: bytes) -> None:
+        self._for_wire.append(data)
+
+    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
+        if not size:
+            self._waiting.discard(session)
+            self._release(session)
+            self._unblock()
+            return
+        self._waiting.add(session)
+        if size > MOST_WAITING:
+            self._hold(session)
+        if self._blocks is None and not self._is_blocked:
+            self._blocks = self._loop.call_later(BLOCKED_AFTER, self._block)
+
+    def forget(self, session: TranslatedSession) -> None:
+        self._sessions.pop(session.number, None)
+        self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
+        self.waits_for_credit(session, 0)
+
+    # Inside: to the peer
+
+    def _translate(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == wire.HEARTBEAT:
+            self.send(frames.EMPTY)
+        elif not number:
+            self._connection_method(payload)
+        elif kind == wire.METHOD:
+            session = self._sessions.get(number)
+            if session is None:
+                session = self._sessions[number] = TranslatedSession(number, self._terminus, self)
+            session.method(payload)
+        elif number in self._sessions:
+            self._sessions[number].content(kind, payload)
+
+    def _connection_method(self, payload: bytes) -> None:
+        call = methods.decode(payload)
+        match call.method:
+            case methods.CONNECTION_START_OK if self._handshake is not None and self._handshake.peer is not None:
+                limits = self._handshake.peer
+                self._handshake = None
+                most = min(limits.channel_max + 1, _MOST_CHANNELS)
+                self._say(methods.CONNECTION_TUNE, channel_max=most, frame_max=WIRE_FRAME)
+            case methods.CONNECTION_OPEN:
+                self._say(methods.CONNECTION_OPEN_OK)
+            case methods.CONNECTION_CLOSE:
+                self._is_closing = True
+                self.send(frames.frame(0, performatives.CLOSE.encode()))
+
+    def _flush(self) -> None:
+        if not self._for_peer or self._socket is None:
+            return
+        data = b"".join(self._for_peer)
+        self._for_peer.clear()
+        if not self._socket.is_closing():
+            self._socket.write(data)
+
+    def _hold(self, holder: object) -> None:
+        if not self._holders:
+            self.wire.pause_writing()
+        self._holders.add(holder)
+
+    def _release(self, holder: object) -> None:
+        if holder in self._holders:
+            self._holders.discard(holder)
+            if not self._holders:
+                self.wire.resume_writing()
+
+    def _beat(self, every: float) -> None:
+        self.send(frames.EMPTY)
+        self._flush()
+        self._beats = self._loop.call_later(every, self._beat, every)
+
+    # Inside: to the wire
+
+    def _read(self, data: bytes) -> int:
+        at = 0
+        if self._handshake is not None and self._handshake.peer is None:
+            at = self._handshake.take(data)
+            if self._handshake.refusal is not None:
+                self._close(self._handshake.refusal)
+            elif self._handshake.peer is not None:
+                self._opened(self._handshake.peer)
+            if self._handshake.peer is None:
+                return at
+        while (found := frames.find_frame(data, at, LARGEST_FRAME)) is not None:
+            kind, number, begin, after = found
+            if kind != frames.AMQP:
+                raise CodecError("a frame of the login after it")
+            if begin == after:
+                self.feed(wire.HEARTBEAT_FRAME)
+            else:
+                self._performed(number, data, begin, after)
+            at = after
+        return at
+
+    def _opened(self, limits: PeerLimits) -> None:
+        self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
+        self.largest_frame = max(frames.SMALLEST, min(limits.largest_frame, LARGEST_FRAME))
+        if limits.idle:
+            self._beat(limits.idle / 2)
+        offered = "PLAIN AMQPLAIN EXTERNAL"  # the login is done
+        self._say(methods.CONNECTION_START, minor=9, properties=limits.properties, mechanisms=offered, locales="en_US")
+
+    def _performed(self, number: int, data: bytes, begin: int, after: int) -> None:
+        performed, payload = performatives.decode(data, begin, end=after)
+        if performed.performative is performatives.CLOSE:
+            self._closed(performed["error"])
+            return
+        if performed.performative is performatives.BEGIN:
+            session = self._sessions.get((performed["remote_channel"] or 0) + 1)
+            if session is None:
+                raise CodecError("a session that wasn't asked for")
+            self._by_peer[number] = session
+        else:
+            session = self._by_peer.get(number)
+            if session is None:
+                raise CodecError(f"{performed.performative.name} in no session")
+        session.performed(performed, memoryview(data)[payload:after])
+
+    def _closed(self, error: Any) -> None:
+        if self._is_closing:
+            self._say(methods.CONNECTION_CLOSE_OK)
+            return
+        self.send(frames.frame(0, performatives.CLOSE.encode()))
+        self._close(refusal_of(error))
+
+    def _close(self, refusal: Refusal) -> None:
+        self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=refusal.text[:255])
+
+    def _block(self) -> None:
+        self._blocks = None
+        if self._waiting and len(self._waiting) == len(self._sessions):
+            self._is_blocked = True
+            self._say(methods.CONNECTION_BLOCKED, reason=_NO_CREDIT)
+            self._feed()
+
+    def _unblock(self) -> None:
+        if self._blocks is not None and not self._waiting:
+            self._blocks.cancel()
+            self._blocks = None
+        if self._is_blocked:
+            self._is_blocked = False
+            self._say(methods.CONNECTION_UNBLOCKED)
+
+    def _say(self, method: Method, **values: Any) -> None:
+        self.feed(wire.frame(wire.METHOD, 0, method.encode(**values)))
+
+    def _feed(self) -> None:
+        """Hand to the wire what was translated, as much as it takes now."""
+        if self._for_wire:
+            self._unfed = memoryview(b"".join([self._unfed, *self._for_wire]))
+            self._for_wire.clear()
+        while self._unfed and not self._is_paused and not self.wire.closed.done():
+            room = self.wire.get_buffer(-1)
+            size = min(len(room), len(self._unfed))
+            room[:size] = self._unfed[:size]
+            self._unfed = self._unfed[size:]
+            self.wire.buffer_updated(size)
+        if not self._unfed and not self._is_paused and not self.is_closing() and self._socket is not None:
+            self._socket.resume_reading()
+
+
+def translated(terminus: Terminus, name: str) -> Wired:
+    """Makes connections for this terminus. A URI's path is a vhost of RabbitMQ; other brokers get the host's name."""
+
+    def wired(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+        hostname = uri.connect_host if uri.path is None else f"vhost:{terms.vhost}"
+        translator = Translator(terms, terminus, name=name, hostname=hostname, is_anonymous=uri.user is None)
+        return translator.wire, translator
+
+    return wired
