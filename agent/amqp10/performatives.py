@@ -45,6 +45,11 @@ class Performative:
     def symbol(self) -> str:
         return f"amqp:{self.name}:list"
 
+    @property
+    def absent(self) -> dict[str, Any]:
+        """The values of fields that are absent."""
+        return {rule.name: rule.default for rule in self.fields}
+
     def encode(self, **values: Any) -> bytes:
         """The bytes with these fields, in the shortest form. Also accepted: bytes for an encoded source, target, error
         or state; a Value for what isn't a number, boolean, string, symbol or binary."""
