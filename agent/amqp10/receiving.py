@@ -19,6 +19,8 @@ from agent.amqp10.conversion import to_091
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections
 from agent.amqp10.terminus import Terminus
+from agent.amqp10.types import Value
+from agent.core.fields import Table
 
 if TYPE_CHECKING:
     from agent.amqp10.session import TranslatedSession
@@ -27,10 +29,22 @@ LARGEST_MESSAGE: Final = 128 * 1024 * 1024  # that is taken: it has to be here b
 WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data path
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
+_FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "T": "timestamp"}
 _DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIHHQ")
 _BODY: Final = WIRE_FRAME - wire.OVERHEAD
+
+
+def filter_set(arguments: Table) -> dict[str, Value] | None:
+    """The arguments of a consumer as filters of a source, each described by its name."""
+    named = {"x-stream-offset": "rabbitmq:stream-offset-spec"}
+    found = {named.get(name, name): field for name, field in arguments}
+    return {
+        name: Value("described", (Value("symbol", name), Value(_FILTER_TYPES[field.tag], field.value)))
+        for name, field in found.items()
+        if field.tag in _FILTER_TYPES
+    } or None
 
 
 class ReceiverLink:
@@ -212,7 +226,7 @@ class ReceiverLink:
 
     def _deliver(self, message: bytes) -> None:
         self._last += 1
-        found = bare(message) if self._terminus.is_bare else to_091(message, find_sections(message))
+        found = taken(message) if self._terminus.is_bare else to_091(message, find_sections(message))
         number, body, properties = self._session.number, found.body, found.properties
         head = b"".join(
             [self._prefix, _TAG_AND_FLAG.pack(self._last, found.is_redelivered), found.address]

@@ -1,0 +1,3 @@
+from agent.amqp10.bare import Taken
+def to_091(message, sections): raise NotImplementedError
+def to_10(properties, body, address): raise NotImplementedError
