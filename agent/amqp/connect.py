@@ -237,7 +237,7 @@ Wired = Callable[[AmqpUri, Terms], tuple[WireConnection, asyncio.BaseProtocol]]
 """Makes a connection, and the protocol of its socket: the connection itself, or what translates for it."""
 
 
-def _plain(_: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+def plain(_: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
     wire = WireConnection(terms)
     return wire, wire
 
@@ -250,7 +250,7 @@ async def connect(
     default_vhost: str = "/",
     within: float | None = None,
     heard: LastHeard | None = None,
-    wired: Wired = _plain,
+    wired: Wired = plain,
 ) -> Connection:
     """Connect to one endpoint. Errors start with `where` ("upstream origin"), and the broker shows `name`. `within` is
     in seconds, for all steps together, and defaults to the URI's connection_timeout. If neither is given, each step has
@@ -322,7 +322,7 @@ async def connect_any(
     default_vhost: str = "/",
     within: float | None = None,
     heard: LastHeard | None = None,
-    wired: Wired = _plain,
+    wired: Wired = plain,
 ) -> Connection:
     """Connect to the first endpoint that accepts the login, in the given order."""
     failures: list[BrokerError] = []
@@ -377,7 +377,10 @@ async def _open_socket(
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     addresses = await addresses_of(uri.connect_host)
     return await first_to_answer(
-        addresses, lambda address: _open_at(address, uri, terms, context, wired, hanging=hanging), step=step, until=until
+        addresses,
+        lambda address: _open_at(address, uri, terms, context, wired, hanging=hanging),
+        step=step,
+        until=until,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import decode_table
-from agent.amqp10 import sections, types
+from agent.amqp10 import sections
 from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field

@@ -1,3 +1,6 @@
-from agent.amqp10.bare import Taken
-def to_091(message, sections): raise NotImplementedError
-def to_10(properties, body, address): raise NotImplementedError
+def to_091(message, sections):
+    raise NotImplementedError
+
+
+def to_10(properties, body, address):
+    raise NotImplementedError

@@ -72,15 +72,15 @@ class Handshake:
             found = frames.find_frame(data, at, LARGEST_FRAME)
             if found is None:
                 break
-            _, _, begin, at = found
-            if begin < at:
-                self._received(performatives.decode(data, begin, end=at)[0])
+            _, _, start, at = found
+            if start < at:
+                self._received(performatives.decode(data, start, end=at)[0])
         return at
 
     def _stranger(self, begin: bytes) -> PermanentError:
         return PermanentError(
-            f"{self._terms.where}: the server answers AMQP 1.0 with {begin!r}: check the port; RabbitMQ before 4.0 needs "
-            "its plugin rabbitmq_amqp1_0",
+            f"{self._terms.where}: the server answers AMQP 1.0 with {begin!r}: check the port; "
+            "RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0",
             facts=Failure(FailureKind.INVALID),
         )
 
@@ -107,9 +107,7 @@ class Handshake:
         else:
             self.mechanism = self._terms.choose(" ".join(offered))
             mechanism, response = self.mechanism.value.upper(), self._terms.response(self.mechanism)
-        init = performatives.SASL_INIT.encode(
-            mechanism=mechanism, initial_response=response, hostname=self._hostname
-        )
+        init = performatives.SASL_INIT.encode(mechanism=mechanism, initial_response=response, hostname=self._hostname)
         self._send(frames.frame(0, init, frames.SASL))
 
     def _open(self) -> bytes:

@@ -25,7 +25,9 @@ from agent.core.fields import Table
 if TYPE_CHECKING:
     from agent.amqp10.session import TranslatedSession
 
-LARGEST_MESSAGE: Final = 128 * 1024 * 1024  # that is taken: it has to be here before it goes on, as its size isn't known
+LARGEST_MESSAGE: Final = (
+    128 * 1024 * 1024
+)  # that is taken: it has to be here before it goes on, as its size isn't known
 WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data path
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
@@ -106,9 +108,7 @@ class ReceiverLink:
     def cancel(self, tag: str) -> None:
         self._cancelled, self._tag = tag, ""
         if self._credit:
-            self._session.flow(
-                handle=0, delivery_count=self._delivery_count, link_credit=self._credit, drain=True
-            )
+            self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit, drain=True)
         else:
             self._drained()
 
@@ -228,9 +228,7 @@ class ReceiverLink:
         self._last += 1
         found = taken(message) if self._terminus.is_bare else to_091(message, find_sections(message))
         number, body, properties = self._session.number, found.body, found.properties
-        head = b"".join(
-            [self._prefix, _TAG_AND_FLAG.pack(self._last, found.is_redelivered), found.address]
-        )
+        head = b"".join([self._prefix, _TAG_AND_FLAG.pack(self._last, found.is_redelivered), found.address])
         parts = [
             wire.PREFIX.pack(wire.METHOD, number, len(head)),
             head,

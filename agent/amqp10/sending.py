@@ -13,7 +13,7 @@ from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated
 from agent.amqp10.conditions import Refusal
 from agent.amqp10.conversion import to_10
@@ -133,9 +133,6 @@ class SenderLink:
 
     def detached(self, refusal: Refusal) -> None:
         self._session.refuse(refusal)
-
-    def transferred(self, performed: Performed, payload: memoryview) -> None:
-        raise CodecError("a message by a link that is written to")
 
     def write(self) -> None:
         """Write what waits, as far as the peer takes it."""

@@ -4,7 +4,6 @@ write to it."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from agent.amqp.wire import frames as wire
@@ -72,8 +71,6 @@ class TranslatedSession:
                 self.send(self._begin())
             case methods.CHANNEL_CLOSE:
                 self._end()
-            case methods.CHANNEL_CLOSE_OK:
-                pass
             case methods.QUEUE_DECLARE if call["passive"]:
                 self._link.attach(methods.QUEUE_DECLARE_OK)
             case methods.CONFIRM_SELECT:
@@ -87,7 +84,7 @@ class TranslatedSession:
             case methods.BASIC_ACK | methods.BASIC_NACK:
                 is_accepted = call.method is methods.BASIC_ACK
                 self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
-            case other:
+            case other if other is not methods.CHANNEL_CLOSE_OK:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
 
     def content(self, kind: int, payload: bytes) -> None:

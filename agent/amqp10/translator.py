@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired

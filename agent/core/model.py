@@ -228,7 +228,37 @@ class ExchangeDestination:
         return name if self.routing_key is None else f"{name}, key {self.routing_key}"
 
 
-ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """An address of AMQP 1.0, as its broker spells them."""
+
+    address: str
+
+    def __str__(self) -> str:
+        return f"address {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSource(_Address):
+    """An address to read from by AMQP 1.0."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"src-address": self.address}
+
+
+@dataclass(frozen=True, slots=True)
+class AddressDestination(_Address):
+    """An address to write to by AMQP 1.0."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"dest-address": self.address}
+
+
+ShovelSource: TypeAlias = QueueSource | ExchangeSource | AddressSource
+ShovelDestination: TypeAlias = QueueDestination | ExchangeDestination | AddressDestination
+ShovelPlace: TypeAlias = ShovelSource | ShovelDestination
 """One end of a shovel."""
 
 
@@ -278,8 +308,8 @@ class Shovel:
     source_uris: tuple[AmqpUri, ...]
     destination_uris: tuple[AmqpUri, ...]
     place: Place
-    source: QueueSource | ExchangeSource
-    destination: QueueDestination | ExchangeDestination = ExchangeDestination()
+    source: ShovelSource
+    destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
 
 

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from agent.amqp.connect import Connection, LastHeard, connect_any
+from agent.amqp.connect import Connection, LastHeard, connect_any, plain
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
@@ -143,9 +143,13 @@ class Brokers:
     ) -> Connection:
         """Connect; where nothing is published later, a broker answers whatever alarm it has."""
         name = name or end.name
-        others = {} if end.terminus is None else {"wired": translated(end.terminus, name)}
         connection = await connect_any(
-            uris, where=end.where, name=name, default_vhost=end.default_vhost, heard=self._heard, **others
+            uris,
+            where=end.where,
+            name=name,
+            default_vhost=end.default_vhost,
+            heard=self._heard,
+            wired=plain if end.terminus is None else translated(end.terminus, name),
         )
         connection.wire.answers_while_blocked = not publishes
         connection.wire.permit = self.permit

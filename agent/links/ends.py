@@ -9,10 +9,11 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import Link
+from agent.core.model import AddressDestination, AddressSource, Link, Shovel, ShovelLink, ShovelPlace
 from agent.core.rules import names
 
 DOWNSTREAM: Final = "downstream"
+DEFAULT_VHOST: Final = "/"  # of a shovel's URI that names none
 SHARED_HEARTBEAT: Final = 1  # seconds; a broker takes a connection for lost after two to three of them
 
 
@@ -48,6 +49,34 @@ def federation_ends(link: Link, downstream: Sequence[AmqpUri], cluster: str) -> 
         End(f"upstream {link.upstream}", upstream, link.vhost, may_be_lost=may_be_lost, name=name),
         End(DOWNSTREAM, tuple(uri.in_vhost(link.vhost) for uri in downstream), link.vhost, name=name),
     )
+
+
+def shovel_ends(link: ShovelLink, downstream: Sequence[AmqpUri]) -> Ends:
+    """The ends of a shovel. An error names the end and not the shovel, so that shovels between the same brokers share
+    connections; wherever the error is shown, the shovel's name is beside it."""
+    shovel, name = link.shovel, f"Shovel {link.name}"
+    source = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
+    destination = reachable(shovel.destination_uris, DEFAULT_VHOST, downstream)
+    return Ends(
+        _shovel_end("shovel source", source, shovel.source, _terminus(shovel, shovel.source), name),
+        _shovel_end("shovel destination", destination, shovel.destination, _terminus(shovel, shovel.destination), name),
+    )
+
+
+def _shovel_end(where: str, uris: tuple[AmqpUri, ...], place: ShovelPlace, terminus: Terminus | None, name: str) -> End:
+    named = next(iter(place.keys.values()), "")
+    may_be_lost = terminus is None and any(not names.can_be_declared(named, uri.vhost(DEFAULT_VHOST)) for uri in uris)
+    return End(where, uris, DEFAULT_VHOST, terminus, may_be_lost=may_be_lost, name=name)
+
+
+def _terminus(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
+    is_bare = isinstance(shovel.source, AddressSource) and isinstance(shovel.destination, AddressDestination)
+    match place:
+        case AddressSource(address):
+            return Terminus(address, is_source=True, is_bare=is_bare, filters=shovel.settings.consumer_arguments)
+        case AddressDestination(address):
+            return Terminus(address, is_source=False, is_bare=is_bare)
+    return None
 
 
 def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:

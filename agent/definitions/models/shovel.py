@@ -1,13 +1,14 @@
-"""Shovels: the keys of RabbitMQ's dynamic shovels for AMQP 0-9-1, older spellings included."""
+"""Shovels: the keys of RabbitMQ's dynamic shovels for all of its protocols, older spellings included."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from agent.core import model
+from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
@@ -16,7 +17,15 @@ from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
-PROTOCOL = "amqp091"
+AMQP091, AMQP10, LOCAL = "amqp091", "amqp10", "local"
+_OF_AMQP10 = frozenset(
+    {"src-address", "dest-address", "dest-properties", "dest-application-properties", "dest-message-annotations"}
+)
+_NOT_OF_AMQP10 = frozenset(
+    {"src-queue", "src-exchange", "src-exchange-key", "src-queue-args", "dest-queue", "dest-exchange"}
+    | {"dest-exchange-key", "dest-queue-args", "dest-publish-properties", "publish-properties"}
+)
+_IGNORED = frozenset({"dest-properties", "dest-application-properties", "dest-message-annotations"})
 DEPRECATED = {"deprecated": True}
 
 
@@ -36,13 +45,7 @@ DeleteAfterKey = Annotated[
 ]
 
 
-def _protocol(value: str) -> str:
-    if value != PROTOCOL:
-        raise refuse(f"only {PROTOCOL} is supported; use the broker's own plugin for other protocols")
-    return value
-
-
-Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PROTOCOL})]
+Protocol = Literal["amqp091", "amqp10", "local"]
 
 
 class PropertiesModel(SnakeCaseModel):
@@ -88,7 +91,7 @@ class ShovelModel(StrictModel):
     noun = "a shovel"
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": ["src-queue"]}, {"required": ["src-exchange"]}],
+            "oneOf": [{"required": [key]} for key in ("src-queue", "src-exchange", "src-address")],
             "not": {"required": ["dest-queue", "dest-exchange"]},
         }
     )
@@ -96,7 +99,10 @@ class ShovelModel(StrictModel):
     src_uri: values.AmqpUris = Field(
         description="AMQP URI of the source, or a list of interchangeable ones; mandatory."
     )
-    src_protocol: Protocol = key("`amqp091`, the only one.")
+    src_protocol: Protocol = key(
+        "`amqp091` (default), `amqp10`, or `local`: the downstream itself, whatever host the URI names."
+    )
+    src_address: values.Text = key("With `amqp10`: address to read from, as its broker spells them; mandatory.")
     src_queue: values.Name = key("Queue to consume from; this or `src-exchange`.")
     src_exchange: values.ShortText = key(
         "Exchange to consume from, through the shovel's own queue; this or `src-queue`."
@@ -116,7 +122,11 @@ class ShovelModel(StrictModel):
     dest_uri: values.AmqpUris = Field(
         description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
     )
-    dest_protocol: Protocol = key("`amqp091`, the only one.")
+    dest_protocol: Protocol = key("`amqp091` (default), `amqp10`, or `local`, as `src-protocol`.")
+    dest_address: values.Text = key("With `amqp10`: address to write to, as its broker spells them; mandatory.")
+    dest_properties: dict[str, Any] = key("With `amqp10`: ignored, as by RabbitMQ since 4.2.")
+    dest_application_properties: dict[str, Any] = key("With `amqp10`: ignored, as `dest-properties`.")
+    dest_message_annotations: dict[str, Any] = key("With `amqp10`: ignored, as `dest-properties`.")
     dest_queue: values.Name = key("Queue to publish to; this or `dest-exchange`.")
     dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
@@ -149,33 +159,41 @@ class ShovelModel(StrictModel):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if ("src-queue" in raw) == ("src-exchange" in raw):
+        if raw.get("src-protocol") != AMQP10 and ("src-queue" in raw) == ("src-exchange" in raw):
             spot.error("a shovel needs either src-queue or src-exchange, and not both", key=True)
         if "dest-queue" in raw and "dest-exchange" in raw:
             spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
         after = raw.get("src-delete-after", raw.get("delete-after"))
+        name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
-            name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
+        if raw.get("src-protocol") == AMQP10 and after == model.DeleteAfter.QUEUE_LENGTH:
+            spot.error("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
+        for end in ("src", "dest"):
+            _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
             name=name,
-            source_uris=self.src_uri,
-            destination_uris=self.dest_uri,
+            source_uris=_reached(self.src_uri, self.src_protocol),
+            destination_uris=_reached(self.dest_uri, self.dest_protocol),
             place=place,
             source=self._source(),
             destination=self._destination(),
             settings=self._settings(),
         )
 
-    def _source(self) -> model.QueueSource | model.ExchangeSource:
+    def _source(self) -> model.ShovelSource:
+        if self.src_protocol == AMQP10:
+            return model.AddressSource(self.src_address)
         if "src_exchange" in self.model_fields_set:
             return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
         return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
-    def _destination(self) -> model.QueueDestination | model.ExchangeDestination:
+    def _destination(self) -> model.ShovelDestination:
+        if self.dest_protocol == AMQP10:
+            return model.AddressDestination(self.dest_address)
         if "dest_queue" not in self.model_fields_set:
             return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
         return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))
@@ -205,8 +223,21 @@ def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
         report("dest-exchange-key does nothing with dest-queue", "dest-exchange-key", key=True)
 
 
-def other_protocol(raw: Mapping[str, Any]) -> Literal["src-protocol", "dest-protocol"] | None:
-    """The key that names an unsupported protocol, if any."""
-    if raw.get("src-protocol", PROTOCOL) != PROTOCOL:
-        return "src-protocol"
-    return "dest-protocol" if raw.get("dest-protocol", PROTOCOL) != PROTOCOL else None
+def _check_protocol(end: str, raw: Mapping[str, Any], spot: Spot) -> None:
+    """Report keys of one end that belong to another protocol than it has."""
+    is_amqp10, address = raw.get(f"{end}-protocol") == AMQP10, f"{end}-address"
+    if is_amqp10 and not raw.get(address):
+        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
+    own = {name for name in raw if name.startswith(f"{end}-") or (end == "dest" and name == "publish-properties")}
+    for name in sorted(own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)):
+        other = f"is a key of amqp091; with {end}-protocol: amqp10 write {address}"
+        spot.error(f"{name} {other if is_amqp10 else f'needs {end}-protocol: amqp10'}", name, key=True)
+    for name in sorted(own & _IGNORED) if is_amqp10 else ():
+        spot.warn(f"{name} is ignored: a message that goes on by AMQP 1.0 must not change", name, key=True)
+
+
+def _reached(uris: tuple[AmqpUri, ...], protocol: str | None) -> tuple[AmqpUri, ...]:
+    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name."""
+    if protocol != LOCAL:
+        return uris
+    return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))

@@ -18,13 +18,21 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.core.addresses.uri import AmqpUri
+from agent.amqp.wire.tables import MAX_SHORT
 from agent.core.links.changed_definition import asks_the_same
-from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
-from agent.core.rules import names
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeSource,
+    QueueDestination,
+    QueueSource,
+    ShovelDestination,
+    ShovelLink,
+    ShovelSource,
+)
 from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.brokers import Connections
-from agent.links.ends import End, Ends, reachable, written_uri
+from agent.links.ends import End, Ends, shovel_ends, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
@@ -36,20 +44,11 @@ from agent.tasks import gather_both, run_until_first
 CONSUMER_TAG: Final = "shovel"
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
-DEFAULT_VHOST: Final = "/"
 
 
 class ShovelLinks(Kind[ShovelLink]):
     def ends(self, link: ShovelLink) -> Ends:
-        """An error names the end and not the shovel, so that shovels between the same brokers share connections;
-        wherever the error is shown, the shovel's name is beside it."""
-        shovel, downstream = link.shovel, self.brokers.downstream
-        source = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
-        destination = reachable(shovel.destination_uris, DEFAULT_VHOST, downstream)
-        return Ends(
-            _end(link, "shovel source", source, _named(shovel.source)),
-            _end(link, "shovel destination", destination, _named(shovel.destination)),
-        )
+        return shovel_ends(link, self.brokers.downstream)
 
     def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:
         return RunnableShovel(self, link, counts, on_noted)
@@ -58,6 +57,8 @@ class ShovelLinks(Kind[ShovelLink]):
         destination = link.shovel.destination
         if isinstance(destination, QueueDestination):
             return Destination("", destination.queue)
+        if isinstance(destination, AddressDestination):
+            return Destination("", shortened(destination.address))
         return Destination(destination.exchange, destination.routing_key)
 
     def rewriter(self, link: ShovelLink, source: Connection, destination: Connection, /) -> Rewriter:
@@ -164,12 +165,15 @@ class ShovelSession(Session[RunnableShovel]):
         link, source = self._link, self._link.shovel.source
         if isinstance(source, QueueSource):
             queue, looking = source.queue, control
+        elif isinstance(source, AddressSource):  # which doesn't show what waits
+            queue, looking = shortened(source.address), None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
         await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
-        self._upkeep = Upkeep(flow, self._runnable.counts, partial(count_messages, looking, queue))
+        look = _unknown if looking is None else partial(count_messages, looking, queue)
+        self._upkeep = Upkeep(flow, self._runnable.counts, look)
 
     async def keep_up(self) -> None:
         if self.flow is not None and self._upkeep is not None:
@@ -191,7 +195,10 @@ class ShovelSession(Session[RunnableShovel]):
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
         yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
-        if isinstance(source, ExchangeSource):
+        if isinstance(source, AddressSource):
+            with happening_on(Side.UPSTREAM):
+                await _look_at_address(connection, source.address)
+        if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
         must_wait = memory.until.is_counting and memory.flow is not None and not memory.flow.source_has_read_all
@@ -234,27 +241,12 @@ class ShovelSession(Session[RunnableShovel]):
         )
 
 
-def _is_quorum(source: QueueSource | ExchangeSource) -> bool | None:
+def _is_quorum(source: ShovelSource) -> bool | None:
     """True if the source queue is replicated, as far as the definition shows, and None if it doesn't. A queue of the
     shovel's own goes with its connection; one that exists may be of any type."""
     if isinstance(source, ExchangeSource):
         return False
-    return True if source.is_quorum else None
-
-
-def _end(link: ShovelLink, where: str, uris: tuple[AmqpUri, ...], named: str) -> End:
-    may_be_lost = any(not names.can_be_declared(named, uri.vhost(DEFAULT_VHOST)) for uri in uris)
-    return End(where, uris, DEFAULT_VHOST, may_be_lost=may_be_lost, name=f"Shovel {link.name}")
-
-
-def _named(place: ShovelPlace) -> str:
-    match place:
-        case QueueSource(queue) | QueueDestination(queue):
-            return queue
-        case ExchangeSource(exchange):
-            return exchange
-        case ExchangeDestination(exchange):
-            return exchange or ""
+    return True if isinstance(source, QueueSource) and source.is_quorum else None
 
 
 async def _ensure_queue(
@@ -283,6 +275,27 @@ async def _ensure_queue(
     return found["messages"], found["consumers"]
 
 
+async def _unknown() -> None:
+    """The number of messages that wait where nothing shows it."""
+
+
+def shortened(address: str) -> str:
+    """An address as names are: of 255 bytes at most. It is only shown; the connection knows the address."""
+    return address.encode()[:MAX_SHORT].decode(errors="ignore")
+
+
+async def _look_at_address(connection: Connection, address: str) -> None:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0."""
+    await demand(
+        connection,
+        f"attaching to {address!r}",
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_DECLARE_OK,
+        queue=shortened(address),
+        passive=True,
+    )
+
+
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
     """Declare a new queue, bind it to the exchange and return its name; it goes with the connection, as the plugin's
     does."""
@@ -307,12 +320,12 @@ async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str
     return queue
 
 
-async def _ensure_destination(
-    connection: Connection, destination: QueueDestination | ExchangeDestination, *, spare: Opener
-) -> None:
-    """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
-    channel."""
-    if isinstance(destination, QueueDestination):
+async def _ensure_destination(connection: Connection, destination: ShovelDestination, *, spare: Opener) -> None:
+    """Declare a queue that is missing; raise BrokerError if an exchange or an address is, since publishing to it would
+    close the channel."""
+    if isinstance(destination, AddressDestination):
+        await _look_at_address(connection, destination.address)
+    elif isinstance(destination, QueueDestination):
         await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif destination.exchange:
         found = await declare(connection, "exchange", destination.exchange, passive=True)
