@@ -9,13 +9,16 @@ from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import decode_table
-from agent.amqp10 import sections
+from agent.amqp10 import sections, types
 from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
 NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
+_HEADER: Final = b"\x00\x53\x70"
+_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_MOST_HEADERS: Final = 256
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
 
@@ -30,17 +33,30 @@ class Taken(NamedTuple):
     address: bytes
 
 
-def taken(message: bytes) -> Taken:
-    """The message as the next broker gets it, as a body without properties: delivery annotations are for one hop, and
-    so is what its header counts."""
-    found = find_sections(message)
-    begin, after = found.header
-    if begin == after and found.delivery_annotations[0] == found.delivery_annotations[1]:
-        return Taken(NO_PROPERTIES, message, is_redelivered=False, address=NO_ADDRESS)
-    header = sections.header(message, found)
-    kept = HEADER.encode(**{name: header[name] for name in _OF_MESSAGES})
-    rest = message[found.delivery_annotations[1] :]
-    return Taken(NO_PROPERTIES, kept + rest, is_redelivered=header["delivery_count"] > 0, address=NO_ADDRESS)
+class BareMessages:
+    """Makes messages ready for the next broker: delivery annotations are for one hop, and so is what a header counts.
+    Headers repeat, so what was made of them is kept."""
+
+    def __init__(self) -> None:
+        self._headers: dict[bytes, tuple[bytes, bool]] = {}
+
+    def take(self, message: bytes) -> Taken:
+        """The message as a body without properties; what it holds isn't looked at."""
+        kept, is_redelivered, at = b"", False, 0
+        if message.startswith(_HEADER):
+            at = types.skip(message, len(_HEADER))
+            kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
+        if message.startswith(_DELIVERY_ANNOTATIONS, at):
+            at = types.skip(message, at + len(_DELIVERY_ANNOTATIONS))
+        return Taken(NO_PROPERTIES, kept + message[at:], is_redelivered, NO_ADDRESS)
+
+    def _kept(self, header: bytes) -> tuple[bytes, bool]:
+        if len(self._headers) >= _MOST_HEADERS:
+            self._headers.clear()
+        fields = sections.header(header, find_sections(header))
+        kept = HEADER.encode(**{name: fields[name] for name in _OF_MESSAGES})
+        made = self._headers[header] = kept, fields["delivery_count"] > 0
+        return made
 
 
 def annotated(message: bytes, properties: bytes) -> bytes:

@@ -114,6 +114,17 @@ class TranslatedSession:
             case other:
                 raise CodecError(f"{other.name} in a session")
 
+    def quickly(self, data: bytes, begin: int, after: int) -> bool:
+        """Take an ordinary transfer; return False if it isn't one."""
+        link = self._link
+        if self._is_ending or self._window <= _WINDOW // 2 or not isinstance(link, ReceiverLink):
+            return False
+        if not link.quickly(data, begin, after):
+            return False
+        self._next_incoming = (self._next_incoming + 1) % _SERIAL
+        self._window -= 1
+        return True
+
     def _transferred(self, performed: Performed, payload: memoryview) -> None:
         self._next_incoming = (self._next_incoming + 1) % _SERIAL
         self._window -= 1

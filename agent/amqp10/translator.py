@@ -33,6 +33,7 @@ from agent.errors import AgentError, BrokerError, TransientError
 MOST_WAITING: Final = 8 * 1024 * 1024
 """The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
 BLOCKED_AFTER: Final = 1.0  # seconds without credit
+_TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
@@ -259,6 +260,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._say(methods.CONNECTION_START, minor=9, properties=limits.properties, mechanisms=offered, locales="en_US")
 
     def _performed(self, number: int, data: bytes, begin: int, after: int) -> None:
+        session = self._by_peer.get(number)
+        if session is not None and data[begin : begin + 4] == _TRANSFER and session.quickly(data, begin, after):
+            return
         performed, payload = performatives.decode(data, begin, end=after)
         if performed.performative is performatives.CLOSE:
             self._closed(performed["error"])
@@ -268,10 +272,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if session is None:
                 raise CodecError("a session that wasn't asked for")
             self._by_peer[number] = session
-        else:
-            session = self._by_peer.get(number)
-            if session is None:
-                raise CodecError(f"{performed.performative.name} in no session")
+        elif session is None:
+            raise CodecError(f"{performed.performative.name} in no session")
         session.performed(performed, memoryview(data)[payload:after])
 
     def _closed(self, error: Any) -> None:
