@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import decode_table
 from agent.amqp10 import sections, types
-from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
+from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
@@ -18,6 +18,10 @@ NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
 _HEADER: Final = b"\x00\x53\x70"
 _DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_ANNOTATIONS: Final = b"\x00\x53\x72"
+_PROPERTIES: Final = b"\x00\x53\x73"
+_LISTS: Final = frozenset({0xC0, 0xD0})
+_USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
@@ -74,3 +78,28 @@ def annotated(message: bytes, properties: bytes) -> bytes:
 
 def _value(field: Field) -> Value:
     return Value(_TYPES[field.tag], field.value)
+
+
+def without_foreign_user(message: bytes, user: bytes) -> bytes:
+    """The message without its user id, unless that is `user`: RabbitMQ refuses any other, and ends the link by that."""
+    at = _properties_at(message)
+    if at is None or message[at] not in _LISTS:
+        return message
+    count, first, after = types.find_list(message, at, len(message))
+    if count < _USER_PLACE:
+        return message
+    place = types.skip(message, first)
+    if message[place] == types.NULL_CODE or types.decode(message, place)[0] == Value("binary", user):
+        return message
+    begin = at - len(_PROPERTIES)
+    found = sections.properties(message[begin:after], find_sections(message[begin:after]))
+    return message[:begin] + PROPERTIES.encode(**{**found, "user_id": None}) + message[after:]
+
+
+def _properties_at(message: bytes) -> int | None:
+    """Where the list of a message's properties begins, if it has any."""
+    at = 0
+    for section in (_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS):
+        if message.startswith(section, at):
+            at = types.skip(message, at + len(section))
+    return at + len(_PROPERTIES) if message.startswith(_PROPERTIES, at) else None

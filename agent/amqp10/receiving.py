@@ -62,6 +62,7 @@ class ReceiverLink:
         self._awaited: Method | None = None  # the answer that the data path waits for
         self._tag = ""  # of the consumer; empty if there is none
         self._cancelled = ""  # the tag of the one that is being ended
+        self._drains = False  # so that it gives back what credit it has left
         self._prefix = b""
         self._prefetch = 0
         self._credit = 0  # that the peer has left
@@ -94,7 +95,11 @@ class ReceiverLink:
                 role=True,
                 snd_settle_mode=int(no_ack),
                 rcv_settle_mode=0,
-                source=performatives.SOURCE.encode(address=terminus.address, filter=filter_set(terminus.filters)),
+                source=performatives.SOURCE.encode(
+                    address=terminus.address,
+                    durable=2 if session.owner.limits.is_rabbitmq_3 else None,  # it declares queues so
+                    filter=filter_set(terminus.filters),
+                ),
                 target=performatives.TARGET.encode(),
                 max_message_size=LARGEST_MESSAGE,
             )
@@ -111,10 +116,17 @@ class ReceiverLink:
 
     def cancel(self, tag: str) -> None:
         self._cancelled, self._tag = tag, ""
-        if self._credit:
-            self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit, drain=True)
-        else:
+        if not self._credit:
             self._drained()
+            return
+        self._drains = not self._session.owner.limits.is_rabbitmq_3  # which ends the session over it
+        self._session.flow(
+            handle=0,
+            delivery_count=self._delivery_count,
+            link_credit=self._credit if self._drains else 0,
+            drain=self._drains or None,
+            echo=True,
+        )
 
     def settle(self, tag: int, *, multiple: bool, is_accepted: bool) -> None:
         last = tag or self._last
@@ -193,7 +205,7 @@ class ReceiverLink:
     def flow(self, performed: Performed) -> None:
         if performed["delivery_count"] is not None:
             self._delivery_count = performed["delivery_count"]
-        if self._cancelled and (performed["drain"] or not performed["link_credit"]):
+        if self._cancelled and not performed["link_credit"] and performed["drain"] is self._drains:
             self._drained()
         elif performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
@@ -232,9 +244,9 @@ class ReceiverLink:
 
     def _count(self, delivery_id: int | None) -> None:
         """Count a message that begins."""
-        if not self._credit or delivery_id is None:
+        if delivery_id is None or not (self._credit or self._session.owner.limits.is_rabbitmq_3):  # it can't drain
             raise CodecError("a message without credit for it, or without an id")
-        self._credit -= 1
+        self._credit = max(0, self._credit - 1)
         self._delivery_count = (self._delivery_count + 1) % _SERIAL
         offset = (delivery_id - self._last - 1) % _SERIAL
         if offset != self._offset:

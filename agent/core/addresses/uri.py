@@ -11,6 +11,7 @@ from agent.core.addresses.url_text import MAX_VHOST, TLS_KEYS, Tls, UrlParts, de
 from agent.errors import UriError
 
 GUEST = "guest"
+ANONYMOUS = "anon"  # as native AMQP 1.0 shovels write it; that is the default where no user is named
 DEFAULT_HEARTBEAT = 10
 DEFAULT_CONNECTION_TIMEOUT = 60_000
 MIN_FRAME_MAX = 4096
@@ -21,7 +22,7 @@ _TUNING_KEYS = {
     "channel_max": 2**16 - 1,
     "frame_max": 2**31 - 1,
 }
-_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", *TLS_KEYS})
+_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", "hostname", "sasl", *TLS_KEYS})
 _DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
@@ -47,6 +48,7 @@ class AmqpUri:
     frame_max: int | None = None
     mechanisms: tuple[Mechanism, ...] = ()
     tls: Tls | None = None
+    hostname: str | None = None  # for AMQP 1.0, where it isn't the host or made from the path
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -104,7 +106,12 @@ def parse(text: str) -> AmqpUri:
         user=parts.user,
         password=parts.password,
         path=parts.path,
-        mechanisms=tuple(_mechanism(value) for key, value in parts.query if key == "auth_mechanism"),
+        mechanisms=tuple(
+            _mechanism(value)
+            for key, value in parts.query
+            if key == "auth_mechanism" or (key == "sasl" and value != ANONYMOUS)
+        ),
+        hostname=query.get("hostname"),
         tls=url_text.read_tls(query) if secure else None,
         warnings=_warnings(parts, query, tuning),
         **tuning,
