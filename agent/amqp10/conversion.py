@@ -1,6 +1,0 @@
-def to_091(message, sections):
-    raise NotImplementedError
-
-
-def to_10(properties, body, address):
-    raise NotImplementedError
