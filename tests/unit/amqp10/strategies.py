@@ -87,23 +87,35 @@ def described_array(items: Value, descriptor: Value) -> Value:
 arrays = plain_arrays | st.builds(described_array, plain_arrays, descriptors)
 
 
-def containers(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
-    return st.one_of(
-        of("list", st.lists(inner, max_size=4).map(tuple)),
-        of("map", st.lists(st.tuples(inner, inner), max_size=3).map(tuple)),
-        of("described", st.tuples(descriptors, inner)),
-    )
+def lists(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    return of("list", st.lists(inner, max_size=4).map(tuple))
+
+
+def maps(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    return of("map", st.lists(st.tuples(inner, inner), max_size=3).map(tuple))
+
+
+def described(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    return of("described", st.tuples(descriptors, inner))
 
 
 def arrays_of_containers(inner: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
-    lists = st.lists(st.lists(inner, max_size=3).map(tuple), max_size=3).map(lambda items: array_of("list", items))
-    maps = st.lists(st.lists(st.tuples(inner, inner), max_size=2).map(tuple), max_size=3)
+    of_lists = st.lists(st.lists(inner, max_size=3).map(tuple), max_size=3).map(lambda items: array_of("list", items))
+    of_maps = st.lists(st.lists(st.tuples(inner, inner), max_size=2).map(tuple), max_size=3)
     nested = st.lists(arrays.map(lambda each: each.value), max_size=3).map(lambda items: array_of("array", items))
-    return st.one_of(lists, maps.map(lambda items: array_of("map", items)), nested)
+    return st.one_of(of_lists, of_maps.map(lambda items: array_of("map", items)), nested)
 
 
-values = st.recursive(scalars | arrays, lambda inner: containers(inner) | arrays_of_containers(inner), max_leaves=12)
+values = st.recursive(
+    scalars | arrays,
+    lambda inner: lists(inner) | maps(inner) | described(inner) | arrays_of_containers(inner),
+    max_leaves=12,
+)
+leaves = st.just(Value("null", None)) | st.one_of(*plain_scalars.values()) | arrays
 plain_values = st.recursive(
-    st.just(Value("null", None)) | st.one_of(*plain_scalars.values()) | arrays, containers, max_leaves=12
+    # Proton takes what follows a described value inside of a described value for a part of it.
+    leaves | described(leaves) | described(lists(leaves)),
+    lambda inner: lists(inner) | maps(inner),
+    max_leaves=12,
 )
 """Values that any other client reads and writes alike."""
