@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from proton import Condition, Connection, Data, Message, Transport  # type: ignore[import-not-found]
@@ -105,7 +106,7 @@ def decoded(raw: bytes) -> list[Any]:
 def encoded(value: list[Any]) -> str:
     data = Data()
     put(data, value)
-    return data.encode().hex()
+    return bytes(data.encode()).hex()
 
 
 def message_written(fields: dict[str, Any], inferred: bool) -> str:
@@ -113,7 +114,7 @@ def message_written(fields: dict[str, Any], inferred: bool) -> str:
     for name, value in fields.items():
         setattr(message, name, plain_of(value))
     message.inferred = inferred
-    return message.encode().hex()
+    return bytes(message.encode()).hex()
 
 
 def plain_of(value: Any) -> Any:
@@ -189,7 +190,7 @@ def exchanged(transport: Transport, received: str) -> bytes:
         raw = raw[size:]
 
 
-ANSWERS = {
+ANSWERS: dict[str, Callable[..., Any]] = {
     "decode": lambda raw: decoded(bytes.fromhex(raw)),
     "encode": encoded,
     "write": message_written,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -65,16 +64,12 @@ scalars = st.one_of(
 descriptors = of("ulong", small_or_any(0, 2**64 - 1)) | of("symbol", symbols)
 
 
-def array(items: Iterable[Value], name: str) -> Value:
-    return array_of(name, (item.value for item in items))
+def arrays_of(name: str) -> st.SearchStrategy[Value]:
+    items = st.lists(plain_scalars[name].map(lambda item: item.value), max_size=5)
+    return items.map(lambda plain: array_of(name, plain))
 
 
-plain_arrays = st.one_of(
-    *(
-        st.lists(each, max_size=5).map(lambda items, name=name: array(items, name))
-        for name, each in plain_scalars.items()
-    )
-)
+plain_arrays = st.one_of(*map(arrays_of, plain_scalars))
 
 
 def described_array(items: Value, descriptor: Value) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from agent.amqp10 import frames, performatives, sections
 from agent.amqp10.types import NULL, Array, Value, decode, encode
 from tests.unit.amqp10.strategies import plain_values
 
-PYTHON = "/usr/bin/python3"  # of the distribution, which the package belongs to
+PYTHON = os.environ.get("FEDERATION_AGENT_SYSTEM_PYTHON", "/usr/bin/python3")  # the one that Debian's packages are for
 PEER = Path(__file__).with_name("proton_peer.py")
 
 

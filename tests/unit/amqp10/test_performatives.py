@@ -38,7 +38,7 @@ def natural(kind: str) -> st.SearchStrategy[Any]:
     nested = {"source": [p.SOURCE], "target": [p.TARGET], "error": [p.ERROR], "state": OUTCOMES}
     if kind not in nested:
         return NATURAL[kind]
-    return st.one_of(*(st.tuples(st.just(each), st.deferred(lambda each=each: fields(each))) for each in nested[kind]))
+    return st.sampled_from(nested[kind]).flatmap(lambda each: st.tuples(st.just(each), fields(each)))
 
 
 def encoded(performative: Performative, given: dict[str, Any]) -> bytes:

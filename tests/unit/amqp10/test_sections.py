@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import sections
-from agent.amqp10.sections import DATA, HEADER, PROPERTIES, SEQUENCE, VALUE, Sections, find_sections, section
+from agent.amqp10.sections import DATA, HEADER, PROPERTIES, SEQUENCE, VALUE, find_sections, section
 from agent.amqp10.types import NULL, Value, encode
 from tests.unit.amqp10.strategies import lists, maps, scalars, values
 
@@ -90,7 +90,7 @@ def test_maps_are_pairs(contents: list[Value]) -> None:
 
 def test_absent_fields_are_defaults() -> None:
     found = find_sections(b"")
-    assert found == Sections(*[(0, 0)] * 7, body_kind=None)
+    assert found == (*[(0, 0)] * 7, None)
     assert sections.header(b"", found) == {
         "durable": False, "priority": 4, "ttl": None, "first_acquirer": False, "delivery_count": 0
     }  # fmt: skip
