@@ -74,8 +74,11 @@ class Performative:
         for name, kind, _ in self.fields[:count]:
             if at < after and data[at] == types.NULL_CODE:
                 at += 1
-            else:
+                continue
+            try:
                 values[name], at = _read(kind, data, at, after)
+            except CodecError as error:
+                raise CodecError(f"{self.name}.{name}: {error}") from error
         if at != after:
             raise CodecError(f"AMQP 1.0 {self.name} is longer than its {count} fields")
         for name in self.mandatory:
@@ -164,7 +167,7 @@ def described_list(name: str, code: int, spec: str = "") -> Performative:
 def _rule(text: str) -> FieldRule:
     name, _, rest = text.partition(":")
     kind, _, default = rest.rstrip("!").partition("=")
-    defaults: Mapping[str, Any] = {"": () if kind == "symbols" else None, "false": False}
+    defaults: Mapping[str, Any] = {"": () if kind == "symbols" and rest != "symbols!" else None, "false": False}
     return FieldRule(
         name, kind, defaults[default] if default in defaults else int(default) if default.isdigit() else default
     )
