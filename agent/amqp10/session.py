@@ -4,6 +4,7 @@ write to it."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from agent.amqp.wire import frames as wire
@@ -42,6 +43,9 @@ class Owner(Protocol):
     def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
         """Note that `size` bytes of messages wait until the peer takes more."""
 
+    def lost(self, number: int, reasons: Iterable[str]) -> None:
+        """Count what a message of a channel loses by being converted."""
+
     def credited(self) -> None:
         """Note that the peer has given credit."""
 
@@ -72,6 +76,10 @@ class TranslatedSession:
             self._sender.begin(payload)
             return
         call = methods.decode(payload)
+        if call.method in {methods.BASIC_ACK, methods.BASIC_NACK}:
+            is_accepted = call.method is methods.BASIC_ACK
+            self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
+            return
         match call.method:
             case methods.CHANNEL_OPEN:
                 self.send(self._begin())
@@ -87,9 +95,6 @@ class TranslatedSession:
                 self._receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
             case methods.BASIC_CANCEL:
                 self._receiver.cancel(call["consumer_tag"])
-            case methods.BASIC_ACK | methods.BASIC_NACK:
-                is_accepted = call.method is methods.BASIC_ACK
-                self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
             case other if other is not methods.CHANNEL_CLOSE_OK:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
 
@@ -180,6 +185,10 @@ class TranslatedSession:
         if not self._is_refused and not self._is_ending:
             self._is_refused = True
             self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
+
+    def lost(self, reasons: Iterable[str]) -> None:
+        """Count what a message loses by being converted."""
+        self.owner.lost(self.number, reasons)
 
     @property
     def may_transfer(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired
@@ -182,6 +183,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._blocks is None and not self._is_blocked:
             self._credited_at = self._loop.time()
             self._blocks = self._loop.call_later(BLOCKED_AFTER, self._block)
+
+    def lost(self, number: int, reasons: Iterable[str]) -> None:
+        self.wire.lost(number, reasons)
 
     def credited(self) -> None:
         self._credited_at = self._loop.time()

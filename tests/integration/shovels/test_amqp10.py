@@ -67,7 +67,7 @@ def sites(kind: str, ten: Amqp10, here: Site) -> tuple[Site, Site]:
     return here if kind == "to" else ten.site, here if kind == "from" else ten.site
 
 
-KINDS: Final = ("both",)
+KINDS: Final = ("both", "from", "to")
 
 
 @pytest.mark.parametrize("kind", KINDS)
