@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
-from agent.amqp.wire.methods import Method
+from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
@@ -76,11 +76,15 @@ class TranslatedSession:
             self._sender.begin(payload)
             return
         call = methods.decode(payload)
-        if call.method in {methods.BASIC_ACK, methods.BASIC_NACK}:
-            is_accepted = call.method is methods.BASIC_ACK
-            self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
-            return
         match call.method:
+            case (
+                methods.BASIC_ACK
+                | methods.BASIC_NACK
+                | methods.BASIC_QOS
+                | methods.BASIC_CONSUME
+                | methods.BASIC_CANCEL
+            ):
+                self._receive(call)
             case methods.CHANNEL_OPEN:
                 self.send(self._begin())
             case methods.CHANNEL_CLOSE:
@@ -89,14 +93,21 @@ class TranslatedSession:
                 self._link.attach(methods.QUEUE_DECLARE_OK)
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
-            case methods.BASIC_QOS:
-                self._receiver.limit(call["prefetch_count"])
-            case methods.BASIC_CONSUME:
-                self._receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
-            case methods.BASIC_CANCEL:
-                self._receiver.cancel(call["consumer_tag"])
             case other if other is not methods.CHANNEL_CLOSE_OK:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def _receive(self, call: Call) -> None:
+        receiver = self._receiver
+        match call.method:
+            case methods.BASIC_QOS:
+                receiver.limit(call["prefetch_count"])
+            case methods.BASIC_CONSUME:
+                receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
+            case methods.BASIC_CANCEL:
+                receiver.cancel(call["consumer_tag"])
+            case method:
+                is_accepted = method is methods.BASIC_ACK
+                receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
 
     def content(self, kind: int, payload: bytes) -> None:
         """Take a header or a body of a publish."""
