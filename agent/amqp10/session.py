@@ -110,8 +110,9 @@ class TranslatedSession:
                 receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
 
     def content(self, kind: int, payload: bytes) -> None:
-        """Take a header or a body of a publish."""
-        self._sender.content(kind, payload)
+        """Take a header or a body of a publish; what comes after a refusal isn't published, as by 0-9-1."""
+        if not self._is_refused:
+            self._sender.content(kind, payload)
 
     # What the peer sends
 
