@@ -14,6 +14,7 @@ from agent.amqp.wire.tables import CodecError
 
 MAX_DEPTH: Final = 32
 MAX_ZERO_WIDTH: Final = 32  # else ten bytes become 2**32 objects
+LARGEST_SMALL: Final = 255  # size or count of one byte
 CUT_OFF: Final = "an AMQP 1.0 value is cut off"
 
 
@@ -101,7 +102,7 @@ _WIDTHS: Final = [
 ]
 _SIZE: Final = struct.Struct(">I")
 _HEADS: Final = [struct.Struct(text) for text in (">BB", ">BI", ">BBB", ">BII", ">BBB", ">BII")]  # from 0xA0 on
-_ROOMS: Final = {1: 2**8, 4: 2**32}  # sizes and counts of so many bytes are less
+_LARGEST: Final = {1: LARGEST_SMALL, 4: 2**32 - 1}
 _new: Final = tuple.__new__  # half of what a NamedTuple's own takes
 
 
@@ -213,7 +214,7 @@ def _sized(codes: Sequence[int], content: bytes, count: int) -> bytes:
     for code in codes:
         width = -_WIDTHS[code]
         numbers = (len(content),) if code < _COMPOUND else (len(content) + width, count)
-        if numbers[0] < _ROOMS[width] and count < _ROOMS[width]:
+        if numbers[0] <= _LARGEST[width] and count <= _LARGEST[width]:
             return _HEADS[(code >> 4) - 0xA].pack(code, *numbers) + content
     raise CodecError("a value is too large for AMQP 1.0, or for the constructor of its array")
 
