@@ -71,7 +71,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
-        self._waiting: set[TranslatedSession] = set()  # for credit
+        self._waiting: set[object] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
         self._credited_at = 0.0
         self._is_blocked = False
@@ -171,7 +171,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def feed(self, data: bytes) -> None:
         self._for_wire.append(data)
 
-    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
+    def waits_for_credit(self, session: object, size: int) -> None:
         if not size:
             self._waiting.discard(session)
             self._release(session)
@@ -190,10 +190,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 
-    def forget(self, session: TranslatedSession) -> None:
-        self._sessions.pop(session.number, None)
-        self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
-        self.waits_for_credit(session, 0)
+    def forget(self, number: int) -> None:
+        session = self._sessions.pop(number, None)
+        self._by_peer = {peer: each for peer, each in self._by_peer.items() if each is not session}
+        if session is not None:
+            self.waits_for_credit(session, 0)
 
     # Inside: to the peer
 
