@@ -14,6 +14,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.link import SessionOwner
+from agent.amqp10.management import ManagementLinks
 from agent.amqp10.performatives import Performed
 from agent.amqp10.receiving import ReceiverLink
 from agent.amqp10.sending import SenderLink
@@ -32,7 +33,10 @@ class TranslatedSession:
     def __init__(self, number: int, terminus: Terminus, owner: SessionOwner) -> None:
         self.number = number
         self.owner = owner
-        self._link: ReceiverLink | SenderLink = (ReceiverLink if terminus.is_source else SenderLink)(self, terminus)
+        self._terminus = terminus
+        self._link: ReceiverLink | SenderLink | ManagementLinks = (ReceiverLink if terminus.is_source else SenderLink)(
+            self, terminus
+        )
         self._is_ending = False  # as the data path asked
         self._is_refused = False  # by the peer, as the data path knows
         self._next_incoming = 0
@@ -62,12 +66,26 @@ class TranslatedSession:
                 self.send(self._begin())
             case methods.CHANNEL_CLOSE:
                 self._end()
-            case methods.QUEUE_DECLARE if call["passive"]:
-                self._link.attach(methods.QUEUE_DECLARE_OK)
+            case methods.QUEUE_DECLARE:
+                self._declare(is_passive=call["passive"])
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
             case other if other is not methods.CHANNEL_CLOSE_OK:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def _declare(self, *, is_passive: bool) -> None:
+        """Look at the address, or declare its queue. Where queues aren't shown, and where it is written to, looking is to
+        attach a link: that shows if it may be used."""
+        terminus, link = self._terminus, self._link
+        can_ask = terminus.is_queue and self.owner.limits.shows_queues
+        if isinstance(link, ManagementLinks) or (can_ask and (terminus.is_source or not is_passive)):
+            if not isinstance(link, ManagementLinks):
+                link = self._link = ManagementLinks(self, terminus.address)
+            (link.show if is_passive else link.declare)()
+        elif is_passive:
+            link.attach(methods.QUEUE_DECLARE_OK)
+        else:
+            self.refuse(Refusal(_NOT_IMPLEMENTED, "NOT_IMPLEMENTED - the broker declares no queues by AMQP 1.0", ""))
 
     def _receive(self, call: Call) -> None:
         receiver = self._receiver
@@ -127,7 +145,9 @@ class TranslatedSession:
         if self._window < 0:
             raise CodecError("more transfers than the session's window allows")
         if not self._is_ending:
-            self._receiver.transferred(performed, payload)
+            if isinstance(self._link, SenderLink):
+                raise CodecError("a message by a link that is written to")
+            self._link.transferred(performed, payload)
         if self._window <= _WINDOW // 2:
             self.flow()
 
@@ -145,7 +165,7 @@ class TranslatedSession:
 
     def _detached(self, performed: Performed) -> None:
         if performed["closed"]:
-            self.send(performatives.DETACH.encode(handle=0, closed=True))
+            self.send(performatives.DETACH.encode(handle=performed["handle"], closed=True))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:
@@ -215,7 +235,7 @@ class TranslatedSession:
 
     def _begin(self) -> bytes:
         return performatives.BEGIN.encode(
-            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=0
+            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=1
         )
 
     def _end(self) -> None:
