@@ -37,7 +37,7 @@ class Owner(Protocol):
     def send(self, data: bytes | memoryview) -> None:
         """Write frames to the peer, with all else that this turn brings."""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Give frames to the data path."""
 
     def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
@@ -112,6 +112,11 @@ class TranslatedSession:
     def content(self, kind: int, payload: bytes) -> None:
         """Take a header or a body of a publish."""
         self._sender.content(kind, payload)
+
+    def leave(self) -> None:
+        """Let go of all messages: nothing more is read or written."""
+        self._is_ending = True
+        self._link.leave()
 
     # What the peer sends
 
@@ -246,8 +251,7 @@ class TranslatedSession:
 
     def _end(self) -> None:
         """End the session: what isn't settled goes back to its source."""
-        self._is_ending = True
-        self._link.leave()
+        self.leave()
         if self._is_refused:
             self.say(methods.CHANNEL_CLOSE_OK)
         self.send(performatives.END.encode())

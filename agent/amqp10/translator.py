@@ -43,6 +43,7 @@ _AFTER_LOGIN: Final = Refusal(
 )
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
+_NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
 
@@ -79,8 +80,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._sessions: dict[int, TranslatedSession] = {}  # by the wire's channel
         self._by_peer: dict[int, TranslatedSession] = {}  # by the peer's channel
         self._for_peer: list[bytes | memoryview] = []
-        self._for_wire: list[bytes] = []
-        self._unfed = memoryview(b"")
+        self._for_wire: list[bytes | memoryview] = []
+        self._unfed = _NOTHING
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
@@ -113,6 +114,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             return
         try:
             self._received = self._received[self._read(self._received) :]
+            if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
+                self.feed(wire.HEARTBEAT_FRAME)
             self._flush()
             self._feed()
         except BrokerError as error:
@@ -134,6 +137,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self.wire.connection_lost(exc)
+        for session in self._sessions.values():  # or the messages here would wait for a full collection
+            session.leave()
+        self._received, self._from_wire, self._unfed = b"", b"", _NOTHING
+        self._for_peer.clear()
+        self._for_wire.clear()
 
     def pause_writing(self) -> None:
         self._hold(self)
@@ -189,7 +197,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def send(self, data: bytes | memoryview) -> None:
         self._for_peer.append(data)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         self._for_wire.append(data)
 
     def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
@@ -296,9 +304,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         kind, number, begin, after = found
         if kind != frames.AMQP:
             raise CodecError("a frame of the login after it")
-        if begin == after:
-            self.feed(wire.HEARTBEAT_FRAME)
-        else:
+        if begin < after:
             self._performed(number, data, begin, after)
         return after
 
@@ -373,16 +379,16 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _feed(self) -> None:
         """Hand to the wire what was translated, as much as it takes now."""
-        if self._for_wire:
-            self._unfed = memoryview(b"".join([self._unfed, *self._for_wire]))
-            self._for_wire.clear()
-        while self._unfed and not self._is_paused and not self.wire.closed.done():
+        while (self._unfed or self._for_wire) and not self._is_paused and not self.wire.closed.done():
+            if not self._unfed:
+                self._unfed = memoryview(b"".join(self._for_wire))
+                self._for_wire.clear()
             room = self.wire.get_buffer(-1)
             size = min(len(room), len(self._unfed))
             room[:size] = self._unfed[:size]
-            self._unfed = self._unfed[size:]
+            self._unfed = self._unfed[size:] or _NOTHING
             self.wire.buffer_updated(size)
-        if self._unfed or self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
+        if self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
             return
         self._socket.resume_reading()
 
