@@ -214,7 +214,8 @@ class ReceiverLink:
 
     def detached(self, refusal: Refusal) -> None:
         """The peer has ended the link. That a queue is gone is said to its consumer, as by 0-9-1."""
-        if self._is_attached and self._tag and refusal.condition == "amqp:resource-deleted":
+        was_attached, self._is_attached = self._is_attached, False
+        if was_attached and self._tag and refusal.condition == "amqp:resource-deleted":
             self._session.say(methods.BASIC_CANCEL, consumer_tag=self._tag, nowait=True)
         else:
             self._session.refuse(refusal)

@@ -41,6 +41,7 @@ _AFTER_LOGIN: Final = Refusal(
     "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
     "",
 )
+_CHANNEL_OPEN: Final = struct.pack(">HH", *methods.CHANNEL_OPEN.ids)
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
 _NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
@@ -112,18 +113,19 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_behind = False
         if self.wire.closed.done():
             return
+        self._guarded(self._read, self.wire.abort)
+        self._feed()
+
+    def _guarded(self, step: Callable[[], None], end: Callable[[BrokerError], None]) -> None:
+        """Run `step`; whatever bytes come, they end no more than the connection."""
         try:
-            self._received = self._received[self._read(self._received) :]
-            if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
-                self.feed(wire.HEARTBEAT_FRAME)
-            self._flush()
-            self._feed()
+            step()
         except BrokerError as error:
-            self.wire.abort(error)
+            end(error)
         except (AgentError, ValueError, LookupError, struct.error) as error:
             broken = TransientError(f"broken AMQP 1.0: {error}")
             broken.__cause__ = error
-            self.wire.abort(broken)
+            end(broken)
 
     def eof_received(self) -> None:
         if self._handshake is None:  # otherwise the reason follows, or is found, with the end
@@ -152,7 +154,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # What the wire calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        received = self._from_wire + bytes(data) if self._from_wire else bytes(data)
+        self._guarded(lambda: self._written(bytes(data)), self._abort_soon)
+        self._flush()
+        if self._for_wire:
+            self._loop.call_soon(self._feed)  # not now: it is the wire that calls
+
+    def _written(self, data: bytes) -> None:
+        received = self._from_wire + data if self._from_wire else data
         at, end = 0, len(received)
         if self._handshake is not None and received.startswith(wire.PROTOCOL_HEADER):
             at = len(wire.PROTOCOL_HEADER)
@@ -164,9 +172,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._translate(kind, number, received[at + 7 : after - 1])
             at = after
         self._from_wire = received[at:]
-        self._flush()
-        if self._for_wire:
-            self._loop.call_soon(self._feed)  # not now: it is the wire that calls
+
+    def _abort_soon(self, error: BrokerError) -> None:
+        self._loop.call_soon(self.wire.abort, error)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -220,7 +228,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._credited_at = self._loop.time()
 
     def forget(self, session: TranslatedSession) -> None:
-        self._sessions.pop(session.number, None)
+        if self._sessions.get(session.number) is session:  # the number may be that of another one by now
+            del self._sessions[session.number]
         self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
         self.waits_for_credit(session, 0)
 
@@ -231,13 +240,15 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.send(frames.EMPTY)
         elif not number:
             self._connection_method(payload)
-        elif kind == wire.METHOD:
-            session = self._sessions.get(number)
-            if session is None:
-                session = self._sessions[number] = TranslatedSession(number, self._terminus, self)
+        elif payload.startswith(_CHANNEL_OPEN) and kind == wire.METHOD:
+            session = self._sessions[number] = TranslatedSession(number, self._terminus, self)
             session.method(payload)
-        elif number in self._sessions:
-            self._sessions[number].content(kind, payload)
+        elif (session := self._sessions.get(number)) is None:
+            return  # the peer has ended it
+        elif kind == wire.METHOD:
+            session.method(payload)
+        else:
+            session.content(kind, payload)
 
     def _connection_method(self, payload: bytes) -> None:
         call = methods.decode(payload)
@@ -279,10 +290,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     # Inside: to the wire
 
-    def _read(self, data: bytes) -> int:
-        """Translate what is complete; return how many bytes that is. A peer decides how much work a byte is, so what a
-        turn has no time for is left for the next one."""
-        at, budget = 0, self._budget
+    def _read(self) -> None:
+        """Translate what is complete. A peer decides how much work a byte is, so what a turn has no time for is left
+        for the next one."""
+        data, at, budget = self._received, 0, self._budget
         budget.start()
         while (after := self._read_one(data, at)) > at:
             at = after
@@ -292,7 +303,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 if self._socket is not None and not self._socket.is_closing():
                     self._socket.pause_reading()
                 break
-        return at
+        self._received = data[at:]
+        if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
+            self.feed(wire.HEARTBEAT_FRAME)
+        self._flush()
 
     def _read_one(self, data: bytes, at: int) -> int:
         """The end of the header or frame at `at`, which is done then; `at` itself if it isn't complete."""
@@ -337,13 +351,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._closed(performed["error"])
             return
         if performed.performative is performatives.BEGIN:
-            session = self._sessions.get((performed["remote_channel"] or 0) + 1)
-            if session is None:
-                raise CodecError("a session that wasn't asked for")
-            self._by_peer[number] = session
+            session = self._begun(number, performed["remote_channel"])
         elif session is None:
             raise CodecError(f"{performed.performative.name} in no session")
         session.performed(performed, memoryview(data)[payload:after])
+
+    def _begun(self, number: int, answered: int | None) -> TranslatedSession:
+        session = None if answered is None else self._sessions.get(answered + 1)
+        if session is None or number in self._by_peer or session in self._by_peer.values():
+            raise CodecError("a session that wasn't asked for")
+        self._by_peer[number] = session
+        return session
 
     def _closed(self, error: Any) -> None:
         if self._is_closing:
