@@ -74,6 +74,10 @@ class Handshake:
         self.is_logged_in = False  # and waits for the peer's opening
         self._header = frames.SASL_HEADER  # that is due
 
+    @property
+    def is_refused(self) -> bool:
+        return self.refusal is not None
+
     def begin(self) -> None:
         self._send(frames.SASL_HEADER)
 
