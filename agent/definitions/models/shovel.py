@@ -186,14 +186,14 @@ class ShovelModel(StrictModel):
 
     def _source(self) -> model.ShovelSource:
         if self.src_protocol == AMQP10:
-            return model.AddressSource(self.src_address)
+            return model.AddressSource(self.src_address, bool(self.src_predeclared))
         if "src_exchange" in self.model_fields_set:
             return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
         return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
     def _destination(self) -> model.ShovelDestination:
         if self.dest_protocol == AMQP10:
-            return model.AddressDestination(self.dest_address)
+            return model.AddressDestination(self.dest_address, bool(self.dest_predeclared))
         if "dest_queue" not in self.model_fields_set:
             return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
         return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))

@@ -18,6 +18,7 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import (
@@ -42,6 +43,7 @@ from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
+QUEUES: Final = "/queues/"  # how addresses of queues begin on RabbitMQ 4
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
 
@@ -163,10 +165,11 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _begin(self, up: Shared, down: Shared, *, control: Shared) -> None:
         link, source = self._link, self._link.shovel.source
+        looking: Shared | None = control
         if isinstance(source, QueueSource):
-            queue, looking = source.queue, control
-        elif isinstance(source, AddressSource):  # which doesn't show what waits
-            queue, looking = shortened(source.address), None
+            queue = source.queue
+        elif isinstance(source, AddressSource):
+            queue, looking = shortened(source.address), control if _shows_queue(control.connection, source) else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
@@ -197,7 +200,7 @@ class ShovelSession(Session[RunnableShovel]):
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, AddressSource):
             with happening_on(Side.UPSTREAM):
-                await _look_at_address(connection, source.address)
+                await _ensure_address(connection, source)
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -284,15 +287,25 @@ def shortened(address: str) -> str:
     return address.encode()[:MAX_SHORT].decode(errors="ignore")
 
 
-async def _look_at_address(connection: Connection, address: str) -> None:
-    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0."""
-    await demand(
-        connection,
-        f"attaching to {address!r}",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        queue=shortened(address),
-        passive=True,
+def _shows_queue(connection: Connection, place: AddressSource | AddressDestination) -> bool:
+    return place.address.startswith(QUEUES) and connection.server.shows_queues
+
+
+async def _ensure_address(connection: Connection, place: AddressSource | AddressDestination) -> None:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0. A missing queue of RabbitMQ 4 is
+    declared durable."""
+    address = place.address
+    found = await _declare_address(connection, address, passive=True)
+    is_missing = isinstance(found, ChannelClosedError) and found.code == NOT_FOUND
+    if is_missing and not place.is_predeclared and _shows_queue(connection, place):
+        found = await _declare_address(connection, address, passive=False)
+    if isinstance(found, ChannelClosedError):
+        raise refusal(connection, f"attaching to {address!r}", found)
+
+
+async def _declare_address(connection: Connection, address: str, *, passive: bool) -> Call | ChannelClosedError:
+    return await attempt(
+        connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=shortened(address), passive=passive
     )
 
 
@@ -324,7 +337,7 @@ async def _ensure_destination(connection: Connection, destination: ShovelDestina
     """Declare a queue that is missing; raise BrokerError if an exchange or an address is, since publishing to it would
     close the channel."""
     if isinstance(destination, AddressDestination):
-        await _look_at_address(connection, destination.address)
+        await _ensure_address(connection, destination)
     elif isinstance(destination, QueueDestination):
         await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif destination.exchange:
