@@ -210,6 +210,13 @@ def test_a_few_bytes_make_no_crowd_of_objects(data: bytes) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("code", [0xD0, 0xD1])
+def test_a_count_is_refused_before_the_items_are_read(code: int) -> None:
+    nulls = b"\x40" * 10
+    with pytest.raises(CodecError, match="12 items has room for 10"):
+        decode(bytes((code,)) + struct.pack(">II", 14, 12) + nulls)
+
+
 def test_items_of_no_bytes_are_few() -> None:
     few = Value("array", Array(b"\x40", (NULL,) * types.MAX_ZERO_WIDTH))
     assert decode(encode(few))[0] == few
