@@ -5,7 +5,7 @@ What is lost is named by its kind, never by what a message says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -56,14 +56,14 @@ class Converted091(NamedTuple):
     exchange: bytes
     routing_key: bytes
     is_redelivered: bool
-    lost: frozenset[Loss]
+    lost: Set[Loss]
 
 
 class Converted10(NamedTuple):
     """A message for AMQP 1.0."""
 
     message: bytes
-    lost: frozenset[Loss]
+    lost: Set[Loss]
 
 
 # Names that mean something in one of the protocols, or that say more of a message than the other protocol can
@@ -164,15 +164,15 @@ def to_091(message: bytes, found: Sections) -> Converted091:
         _read_entries(message, at, after, headers, losses)
     if headers:
         values[HEADERS] = table(headers)
-    body, kind = _read_body(message, found, texts.get(_TYPE, b""), losses)
-    if kind:
+    body, kind = _read_body(message, found, texts.get(_TYPE), losses)
+    if kind is not None:
         values[_MESSAGE_TYPE] = _short(kind)
     flags = sum(values)
     properties = b"".join(
         [flags.to_bytes(_FLAG_BYTES, "big"), *(values[flag] for flag in sorted(values, reverse=True))]
     )
     exchange, routing_key = texts.get(_EXCHANGE, b""), texts.get(_ROUTING_KEY, b"")
-    return Converted091(properties, body, exchange, routing_key, is_redelivered, frozenset(losses))
+    return Converted091(properties, body, exchange, routing_key, is_redelivered, losses)
 
 
 def _content(message: bytes, span: tuple[int, int]) -> tuple[int, int]:
@@ -199,16 +199,12 @@ def _read_annotations(
         if name is None or not name.startswith(b"x-"):
             losses.add(Loss.ANNOTATION)
         elif name in _TEXTS:
-            texts[name] = _short_text(value)
+            text = value[5:]
+            if value[:1] == b"S" and len(text) <= MAX_SHORT and is_text(text):
+                texts[name] = text
         elif not name.startswith(_INTERNAL):
             _put(headers, b"CC" if name == _CC else name, value, losses)
     return texts
-
-
-def _short_text(field: bytes) -> bytes:
-    """Of a string with its tag, if a short string can hold it."""
-    text = field[5:]
-    return text if field[:1] == b"S" and len(text) <= MAX_SHORT and is_text(text) else b""
 
 
 def _read_structured(name: bytes | None, raw: bytes, headers: dict[bytes, bytes], losses: Losses) -> bool:
@@ -373,7 +369,7 @@ def _set_reply_to(values: dict[int, bytes], text: bytes) -> bool:
     return False
 
 
-def _read_body(message: bytes, found: Sections, kind: bytes, losses: Losses) -> tuple[bytes, bytes]:
+def _read_body(message: bytes, found: Sections, kind: bytes | None, losses: Losses) -> tuple[bytes, bytes | None]:
     """The body, and the type of a message with this one."""
     begin, end = found.body
     if found.body_kind is None:
@@ -423,19 +419,19 @@ def to_10(properties: bytes, body: bytes, exchange: bytes, routing_key: bytes) -
         parts.append(_listed(sections.PROPERTIES.code, fields))
     if application:
         parts.append(_mapped(sections.APPLICATION_PROPERTIES, STRING, application))
-    return Converted10(b"".join([*parts, tail]), frozenset(losses))
+    return Converted10(b"".join([*parts, tail]), losses)
 
 
 def _body_of(values: dict[int, bytes], body: bytes, annotations: dict[bytes, bytes], losses: Losses) -> bytes:
     """The body's sections; what a type of 0-9-1 says becomes an annotation, but for a body of AMQP 1.0."""
-    kind = values.get(_MESSAGE_TYPE, b"")[1:]
+    kind = values[_MESSAGE_TYPE][1:] if _MESSAGE_TYPE in values else None
     if kind == ENCODED_BODY:
         found = _sections_of(body)
         if found is not None and found.body[0] == 0 and found.body_kind is not None:
             return body
-    if kind and is_text(kind):
+    if kind is not None and is_text(kind):
         annotations[_TYPE] = text_of(STRING, kind)
-    elif kind:
+    elif kind is not None:
         losses.add(Loss.PROPERTY)
     return _SECTION + bytes((DATA,)) + text_of(BINARY, body)
 

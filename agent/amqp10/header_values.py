@@ -27,6 +27,7 @@ class Loss(StrEnum):
     ANNOTATION = "annotation whose name doesn't begin with x-"
     BODY_PARTS = "division of the body into data sections"
     CC = "routing key in CC that isn't text"
+    CHARACTER = "character that Unicode doesn't have"
     CLUSTER_ID = "cluster-id"
     DECIMAL = "decimal number"
     NESTED = "list or map that is too deep or too large"
@@ -241,7 +242,7 @@ def _char(raw: bytes, losses: Losses) -> bytes:
     try:
         return long_string(chr(int.from_bytes(raw, "big")).encode())
     except (ValueError, OverflowError):
-        losses.add(Loss.PROPERTY)
+        losses.add(Loss.CHARACTER)
         return b""
 
 
