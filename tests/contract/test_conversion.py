@@ -1,10 +1,10 @@
-"""What RabbitMQ itself makes of a message that enters by one protocol and leaves by the other, from 4.3 on: the tables of
-docs/amqp10-conversion.md, row by row. The agent does the same, but for what is said here.
+"""What RabbitMQ itself makes of a message that enters by one protocol and leaves by the other, from 4.3 on: the tables
+of docs/amqp10-conversion.md, row by row. The agent does the same, but for what is said here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ MEASURES: Final = [name for name in (HERE, *installed()) if version(name) >= (4,
 
 
 @pytest.fixture(scope="session", params=MEASURES)
-def node(request: pytest.FixtureRequest, broker_on: Any) -> Node:
+def node(request: pytest.FixtureRequest, broker_on: Callable[..., Node]) -> Node:
     return broker_on(None if request.param == HERE else request.param)
 
 

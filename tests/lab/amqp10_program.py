@@ -50,7 +50,7 @@ def send(connection: Any, address: str, message: str) -> str:
 def take(connection: Any, address: str) -> str:
     """The next message."""
     taken = Taken()
-    receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())  # it takes while it lives
+    receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())
     connection.wait(lambda: taken.messages, timeout=DEADLINE)
     receiver.close()
     return taken.messages[0].hex()
@@ -62,7 +62,7 @@ def main(url: str, hostname: str) -> None:
         answer: object
         try:
             connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=DEADLINE)
-            answer = {"send": send, "take": take}[asked](connection, *arguments)
+            answer = (send if asked == "send" else take)(connection, *arguments)
             connection.close()
         except (ConnectionException, LinkDetached, SendException, Timeout) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}

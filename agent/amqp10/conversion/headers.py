@@ -22,6 +22,7 @@ from agent.amqp10.conversion.properties import (
 )
 from agent.amqp10.conversion.values import (
     ARRAY,
+    LARGEST_NESTED,
     LIST,
     MAP,
     MAPS,
@@ -127,7 +128,7 @@ def _add_structured(name: bytes | None, raw: bytes, headers: dict[bytes, bytes],
     """False if the value isn't what the name promises."""
     if name == _RECEIVED_ANNOTATION and raw[0] in TIMES:
         _add(headers, _RECEIVED, b"l" + raw[1:], losses)
-    elif name == _DEATHS_ANNOTATION and (deaths := _deaths(raw)):
+    elif name == _DEATHS_ANNOTATION and len(raw) <= LARGEST_NESTED and (deaths := _deaths(raw)):
         _add(headers, _DEATHS, deaths, losses)
     elif name == _NESTED_ANNOTATION and raw[0] in MAPS and losses.has_room(len(raw)):
         map_to_headers(raw, *map_span(raw, 0, len(raw)), headers, losses)
