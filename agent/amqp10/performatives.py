@@ -103,7 +103,7 @@ def decode(body: bytes, at: int = 0, *, end: int | None = None) -> tuple[Perform
     end = len(body) if end is None else min(end, len(body))
     performative, after = described(body, at, end)
     if performative is None:
-        raise CodecError(f"unknown AMQP 1.0 performative {types.decode(body, at + 1, end=end)[0].value!r:.100}")
+        raise CodecError(f"unknown AMQP 1.0 performative {shown(types.decode(body, at + 1, end=end)[0])}")
     return performative.read(body, after, end)
 
 
@@ -116,6 +116,11 @@ def described(data: bytes, at: int, end: int) -> tuple[Performative | None, int]
     descriptor, after = types.decode(data, at + 1, end=end)
     is_known = descriptor.type in {"ulong", "symbol"}
     return BY_DESCRIPTOR.get(descriptor.value) if is_known else None, after
+
+
+def shown(descriptor: Value) -> str:
+    """A descriptor for messages, which quote no text of a peer."""
+    return str(descriptor.value) if descriptor.type == "ulong" else f"by a {descriptor.type}"
 
 
 def _encode(kind: str, value: Any) -> bytes:

@@ -46,6 +46,9 @@ class Owner(Protocol):
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         """Count what a message of a channel loses by being converted."""
 
+    def shown(self, text: str) -> str:
+        """A peer's text, without secrets, and no longer than 0-9-1 allows."""
+
     def credited(self) -> None:
         """Note that the peer has given credit."""
 
@@ -207,7 +210,7 @@ class TranslatedSession:
         if not self.is_over:
             self._is_refused = True
             self._link.leave()
-            self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
+            self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=self.owner.shown(refusal.text))
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""

@@ -23,7 +23,7 @@ from agent.amqp.wire.budget import Budget, Turn
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
-from agent.amqp.wire.tables import CodecError
+from agent.amqp.wire.tables import MAX_SHORT, CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
@@ -36,14 +36,10 @@ from agent.errors import AgentError, BrokerError, TransientError
 MOST_WAITING: Final = 8 * 1024 * 1024
 """The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
 BLOCKED_AFTER: Final = 1.0  # seconds without credit
-_AFTER_LOGIN: Final = Refusal(
-    530,
-    "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
-    "",
-)
 _CHANNEL_OPEN: Final = struct.pack(">HH", *methods.CHANNEL_OPEN.ids)
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
+_MOST_LOOKED_AT: Final = 1_024  # letters of a text in which secrets are looked for
 _NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
@@ -132,8 +128,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.wire.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._handshake is not None and self._handshake.is_logged_in:
-            self._close(_AFTER_LOGIN)
+        if self._handshake is not None and self._handshake.lost is not None:
+            self._close(self._handshake.lost)
             self._feed()
         for timer in (self._beats, self._blocks):
             if timer is not None:
@@ -223,6 +219,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         self.wire.lost(number, reasons)
+
+    def shown(self, text: str) -> str:
+        found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
+        return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")
 
     def credited(self) -> None:
         self._credited_at = self._loop.time()
@@ -371,7 +371,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._close(refusal_of(error))
 
     def _close(self, refusal: Refusal) -> None:
-        self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=refusal.text[:255])
+        self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=self.shown(refusal.text))
 
     def _block(self) -> None:
         """Report that the peer takes nothing, if it has given no credit for so long."""

@@ -142,9 +142,9 @@ def test_no_body_follows_a_footer() -> None:
     ("message", "wrong"),
     [
         ("005379 45", "section 121"),
-        ("00 a301 78 45", "section 'x'"),
-        ("00 41 45", "section True"),
-        ("00 52 75 a000", "section 117"),
+        ("00 a301 78 45", "section by a symbol"),
+        ("00 41 45", "section by a boolean"),
+        ("00 52 75 a000", "section by a uint"),
         ("40", "0x40"),
         ("00", "cut off"),
         ("0053", "cut off"),
