@@ -82,7 +82,9 @@ class Handshake:
         self._send(frames.SASL_HEADER)
 
     def take(self, data: bytes, at: int) -> int:
-        """Consume the header or frame at `at`; return its end, or `at` if it isn't complete."""
+        """Consume the header or frame at `at`; return its end, or `at` if it isn't complete, or follows a refusal."""
+        if self.refusal is not None:
+            return at
         if self._header:
             begin = data[at : at + len(self._header)]
             if not self._header.startswith(begin):
@@ -148,6 +150,8 @@ class Handshake:
 
 
 def _peer(opened: Performed) -> PeerLimits:
+    if opened["max_frame_size"] < frames.SMALLEST:
+        raise CodecError(f"frames of {opened['max_frame_size']} bytes: AMQP allows no fewer than {frames.SMALLEST}")
     found = opened["properties"] or {}
     shown = {name: found[name].value for name in _SHOWN if name in found and found[name].type == "string"}
     return PeerLimits(

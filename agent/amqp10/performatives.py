@@ -15,6 +15,8 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import types
 from agent.amqp10.types import Value
 
+MOST_FIELDS: Final = 32 * 1024
+"""Bytes of all fields of one: 40 ms at worst, and far more than any broker sends."""
 _NESTED: Final[Mapping[str, tuple[str, ...]]] = {
     "source": ("source",),
     "target": ("target",),
@@ -68,6 +70,8 @@ class Performative:
     def read(self, data: bytes, at: int, end: int) -> tuple[Performed, int]:
         """The fields in the list at `at`, behind the descriptor, and where the list ends."""
         count, at, after = types.find_list(data, at, end)
+        if after - at > MOST_FIELDS:
+            raise CodecError(f"AMQP 1.0 {self.name} of {after - at} bytes: at most {MOST_FIELDS} are read")
         if count > len(self.fields):
             raise CodecError(f"AMQP 1.0 {self.name} with {count} fields: only {len(self.fields)} are known")
         values = dict(self.absent)

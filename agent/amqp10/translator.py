@@ -14,6 +14,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired
@@ -36,10 +37,12 @@ from agent.errors import AgentError, BrokerError, TransientError
 MOST_WAITING: Final = 8 * 1024 * 1024
 """The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
 BLOCKED_AFTER: Final = 1.0  # seconds without credit
+LEAST_BEAT: Final = 0.5  # seconds; a peer that wants to hear something more often may hang up
+MOST_UNREAD: Final = 1024 * 1024  # bytes of answers to a peer that reads none of them
 _CHANNEL_OPEN: Final = struct.pack(">HH", *methods.CHANNEL_OPEN.ids)
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
-_MOST_LOOKED_AT: Final = 1_024  # letters of a text in which secrets are looked for
+_MOST_LOOKED_AT: Final = 512  # letters of a text in which secrets are looked for
 _NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
@@ -59,7 +62,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     ) -> None:
         """`name` is shown by the broker; `is_anonymous`: the URI names no user."""
         super().__init__()
-        self.wire = WireConnection(terms, clock=clock)
+        self.wire = WireConnection(replace(terms, frame_max=None), clock=clock)  # which is for AMQP 0-9-1
         self.name = name
         self.limits = UNKNOWN
         self.largest_frame = frames.SMALLEST  # that the peer takes
@@ -82,6 +85,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
+        self._unread = 0  # bytes of answers, since the socket is full
         self._waiting: set[TranslatedSession] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
         self._credited_at = 0.0
@@ -145,6 +149,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._hold(self)
 
     def resume_writing(self) -> None:
+        self._unread = 0
         self._release(self)
 
     # What the wire calls
@@ -240,15 +245,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.send(frames.EMPTY)
         elif not number:
             self._connection_method(payload)
-        elif payload.startswith(_CHANNEL_OPEN) and kind == wire.METHOD:
-            session = self._sessions[number] = TranslatedSession(number, self._terminus, self)
-            session.method(payload)
-        elif (session := self._sessions.get(number)) is None:
+        elif (session := self._session(kind, number, payload)) is None:
             return  # the peer has ended it
         elif kind == wire.METHOD:
             session.method(payload)
         else:
             session.content(kind, payload)
+
+    def _session(self, kind: int, number: int, payload: bytes) -> TranslatedSession | None:
+        if kind == wire.METHOD and payload.startswith(_CHANNEL_OPEN):
+            self._sessions[number] = TranslatedSession(number, self._terminus, self)
+        return self._sessions.get(number)
 
     def _connection_method(self, payload: bytes) -> None:
         call = methods.decode(payload)
@@ -304,6 +311,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                     self._socket.pause_reading()
                 break
         self._received = data[at:]
+        if self in self._holders:
+            self._unread += sum(map(len, self._for_peer))
+            if self._unread > MOST_UNREAD:
+                raise CodecError("the peer reads none of the answers that it asks for")
         if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
             self.feed(wire.HEARTBEAT_FRAME)
         self._flush()
@@ -323,10 +334,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         return after
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
-        if handshake.refusal is not None:  # what follows means nothing
-            return at
         after = handshake.take(data, at)
-        if handshake.refusal is not None:
+        if after > at and handshake.refusal is not None:
             self._close(handshake.refusal)
         elif handshake.peer is not None:
             self._opened(handshake.peer)
@@ -336,9 +345,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
         self.limits = limits
         self.user = self._handshake.user if self._handshake is not None else b""
-        self.largest_frame = max(frames.SMALLEST, min(limits.largest_frame, LARGEST_FRAME))
+        self.largest_frame = min(limits.largest_frame, LARGEST_FRAME)
         if limits.idle:
-            self._beat(limits.idle / 2)
+            self._beat(max(limits.idle / 2, LEAST_BEAT))
         offered = "PLAIN AMQPLAIN EXTERNAL"  # the login is done
         self._say(methods.CONNECTION_START, minor=9, properties=limits.properties, mechanisms=offered, locales="en_US")
 

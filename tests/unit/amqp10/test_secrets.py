@@ -24,7 +24,7 @@ TEXTS = {
     "the password": f"user u has {PASSWORD} as its password",
     "cut at the end": "x" * 230 + PASSWORD,
     "cut where secrets are looked for": "x" * 1_015 + PASSWORD,
-    "long": PASSWORD * 10_000,
+    "long": PASSWORD * 1_000,
     "of control characters": "\x1b[2J\r\n\x00\u202e" * 50,
     "not text": "\udcff\udc80" * 200,
     "of four bytes a letter": "\U0001f600" * 300,
@@ -48,7 +48,7 @@ def check(shown: str) -> None:
 
 @pytest.mark.parametrize(("kind", "values"), ENDS, ids=[kind.name for kind, _ in ENDS])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("condition", ["amqp:not-found", PASSWORD, "\n\x1b[2J", "x" * 100_000])
+@pytest.mark.parametrize("condition", ["amqp:not-found", PASSWORD, "\n\x1b[2J", "x" * 10_000])
 async def test_a_text(kind: Performative, values: dict[str, Any], text: str, condition: str) -> None:
     for target in (await Target.made(), await Source.made()):
         error = performatives.ERROR.encode(condition=condition, description=text)
