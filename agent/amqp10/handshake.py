@@ -49,6 +49,11 @@ class PeerLimits:
         return fields.get(self.properties, "product") == fields.text("RabbitMQ")
 
     @property
+    def shows_queues(self) -> bool:
+        """True if it answers requests about its queues, as RabbitMQ does since 4.0."""
+        return self.is_rabbitmq and not self.is_rabbitmq_3
+
+    @property
     def is_rabbitmq_3(self) -> bool:
         """True if AMQP 1.0 is a plugin there."""
         version = fields.get(self.properties, "version")

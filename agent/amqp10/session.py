@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -13,7 +13,8 @@ from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
-from agent.amqp10.handshake import PeerLimits
+from agent.amqp10.link import SessionOwner
+from agent.amqp10.management import ManagementLinks
 from agent.amqp10.performatives import Performed
 from agent.amqp10.receiving import ReceiverLink
 from agent.amqp10.sending import SenderLink
@@ -26,43 +27,16 @@ _PUBLISH: Final = 60 << 16 | 40
 _NOT_IMPLEMENTED: Final = 540
 
 
-class Owner(Protocol):
-    """The connection that a session uses."""
-
-    limits: PeerLimits
-    largest_frame: int  # that the peer takes
-    name: str
-    user: bytes  # that it knows the agent by; empty if a certificate or nothing says who that is
-
-    def send(self, data: bytes | memoryview) -> None:
-        """Write frames to the peer, with all else that this turn brings."""
-
-    def feed(self, data: bytes | memoryview) -> None:
-        """Give frames to the data path."""
-
-    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
-        """Note that `size` bytes of messages wait until the peer takes more."""
-
-    def lost(self, number: int, reasons: Iterable[str]) -> None:
-        """Count what a message of a channel loses by being converted."""
-
-    def shown(self, text: str) -> str:
-        """A peer's text, without secrets, and no longer than 0-9-1 allows."""
-
-    def credited(self) -> None:
-        """Note that the peer has given credit."""
-
-    def forget(self, session: TranslatedSession) -> None:
-        """Both sides have ended the session."""
-
-
 class TranslatedSession:
     """`number` is that of the channel; the session has the one before, since AMQP 1.0 counts from 0."""
 
-    def __init__(self, number: int, terminus: Terminus, owner: Owner) -> None:
+    def __init__(self, number: int, terminus: Terminus, owner: SessionOwner) -> None:
         self.number = number
         self.owner = owner
-        self._link: ReceiverLink | SenderLink = (ReceiverLink if terminus.is_source else SenderLink)(self, terminus)
+        self._terminus = terminus
+        self._link: ReceiverLink | SenderLink | ManagementLinks = (ReceiverLink if terminus.is_source else SenderLink)(
+            self, terminus
+        )
         self._is_ending = False
         self._is_refused = False  # as the data path knows
         self._is_awaited = False  # its end
@@ -96,12 +70,26 @@ class TranslatedSession:
                 self._end()
             case methods.CHANNEL_CLOSE_OK:
                 self._end()
-            case methods.QUEUE_DECLARE if call["passive"]:
-                self._link.attach(methods.QUEUE_DECLARE_OK)
+            case methods.QUEUE_DECLARE:
+                self._declare(is_passive=call["passive"])
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
             case other:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def _declare(self, *, is_passive: bool) -> None:
+        """Look at the address, or declare its queue. Where queues aren't shown, and where it is written to, looking is
+        to attach a link: that shows if it may be used."""
+        terminus, link = self._terminus, self._link
+        can_ask = terminus.is_queue and self.owner.limits.shows_queues
+        if isinstance(link, ManagementLinks) or (can_ask and (terminus.is_source or not is_passive)):
+            if not isinstance(link, ManagementLinks):
+                link = self._link = ManagementLinks(self, terminus.address)
+            (link.show if is_passive else link.declare)()
+        elif is_passive:
+            link.attach(methods.QUEUE_DECLARE_OK)
+        else:
+            self.refuse(Refusal(_NOT_IMPLEMENTED, "NOT_IMPLEMENTED - the broker declares no queues by AMQP 1.0", ""))
 
     def _receive(self, call: Call) -> None:
         receiver = self._receiver
@@ -117,8 +105,9 @@ class TranslatedSession:
                 receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
 
     def content(self, kind: int, payload: bytes) -> None:
-        """Take a header or a body of a publish."""
-        self._sender.content(kind, payload)
+        """Take a header or a body of a publish; what comes after a refusal isn't published, as by 0-9-1."""
+        if not self._is_refused:
+            self._sender.content(kind, payload)
 
     def leave(self) -> None:
         """Let go of all messages: nothing more is read or written."""
@@ -131,7 +120,7 @@ class TranslatedSession:
         kind = performed.performative
         if self.is_over and kind is not performatives.BEGIN and kind is not performatives.END:
             return
-        if performed.values.get("handle"):  # we allow none but 0
+        if (performed.values.get("handle") or 0) >= self._link.count:  # handles begin with 0
             raise CodecError("a link that wasn't asked for")
         match kind:
             case performatives.TRANSFER:
@@ -169,7 +158,9 @@ class TranslatedSession:
         self._window -= 1
         if self._window < 0:
             raise CodecError("more transfers than the session's window allows")
-        self._receiver.transferred(performed, payload)
+        if isinstance(self._link, SenderLink):
+            raise CodecError("a message by a link that is written to")
+        self._link.transferred(performed, payload)
         if self._window <= _WINDOW // 2:
             self.flow()
 
@@ -186,7 +177,7 @@ class TranslatedSession:
             self._link.write()
 
     def _detached(self, performed: Performed) -> None:
-        self.send(performatives.DETACH.encode(handle=0, closed=performed["closed"]))
+        self.send(performatives.DETACH.encode(handle=performed["handle"], closed=performed["closed"]))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:
@@ -261,7 +252,7 @@ class TranslatedSession:
 
     def _begin(self) -> bytes:
         return performatives.BEGIN.encode(
-            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=0
+            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=1
         )
 
     def _end(self) -> None:

@@ -16,3 +16,8 @@ class Terminus:
     is_source: bool
     is_bare: bool = False
     filters: Table = EMPTY
+
+    @property
+    def is_queue(self) -> bool:
+        """True if RabbitMQ 4 would take it for a queue's."""
+        return self.address.startswith("/queues/")

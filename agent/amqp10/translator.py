@@ -28,6 +28,7 @@ from agent.amqp.wire.tables import MAX_SHORT, CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
+from agent.amqp10.link import LinkSession
 from agent.amqp10.receiving import WIRE_FRAME
 from agent.amqp10.session import TranslatedSession
 from agent.amqp10.terminus import Terminus
@@ -86,7 +87,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
         self._unread = 0  # bytes of answers, since the socket is full
-        self._waiting: set[TranslatedSession] = set()  # for credit
+        self._waiting: set[object] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
         self._credited_at = 0.0
         self._is_blocked = False
@@ -209,7 +210,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def feed(self, data: bytes | memoryview) -> None:
         self._for_wire.append(data)
 
-    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
+    def waits_for_credit(self, session: object, size: int) -> None:
         if not size:
             self._waiting.discard(session)
             self._release(session)
@@ -232,7 +233,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 
-    def forget(self, session: TranslatedSession) -> None:
+    def forget(self, session: LinkSession) -> None:
         if self._sessions.get(session.number) is session:  # the number may be that of another one by now
             del self._sessions[session.number]
         self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
@@ -245,17 +246,15 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.send(frames.EMPTY)
         elif not number:
             self._connection_method(payload)
-        elif (session := self._session(kind, number, payload)) is None:
+        elif payload.startswith(_CHANNEL_OPEN) and kind == wire.METHOD:
+            self._sessions[number] = TranslatedSession(number, self._terminus, self)
+            self._sessions[number].method(payload)
+        elif (session := self._sessions.get(number)) is None:
             return  # the peer has ended it
         elif kind == wire.METHOD:
             session.method(payload)
         else:
             session.content(kind, payload)
-
-    def _session(self, kind: int, number: int, payload: bytes) -> TranslatedSession | None:
-        if kind == wire.METHOD and payload.startswith(_CHANNEL_OPEN):
-            self._sessions[number] = TranslatedSession(number, self._terminus, self)
-        return self._sessions.get(number)
 
     def _connection_method(self, payload: bytes) -> None:
         call = methods.decode(payload)
