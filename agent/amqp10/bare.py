@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
-from agent.amqp.wire.tables import decode_table
+from agent.amqp.wire.tables import CodecError, decode_table
 from agent.amqp10 import sections, types
 from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
+MOST_ANNOTATIONS: Final = 32 * 1024  # bytes: 40 ms at worst
 NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
 _HEADER: Final = b"\x00\x53\x70"
@@ -71,6 +72,8 @@ def annotated(message: bytes, properties: bytes) -> bytes:
     found = find_sections(message)
     names = {name for name, _ in added}
     begin, after = found.message_annotations
+    if after - begin > MOST_ANNOTATIONS:
+        raise CodecError(f"message annotations of {after - begin} bytes: at most {MOST_ANNOTATIONS} can be added to")
     former = [pair for pair in sections.pairs(message, (begin, after)) if pair[0].value not in names]
     pairs = (*former, *((Value("symbol", name), _value(field)) for name, field in added))
     return message[:begin] + sections.section(MESSAGE_ANNOTATIONS, Value("map", pairs)) + message[after:]
