@@ -254,8 +254,8 @@ async def connect(
 ) -> Connection:
     """Connect to one endpoint. Errors start with `where` ("upstream origin"), and the broker shows `name`. `within` is
     in seconds, for all steps together, and defaults to the URI's connection_timeout. If neither is given, each step has
-    its own limit, too. `heard` holds when other connections of this process last heard from their brokers. `wired` makes the
-    connection, for another protocol than AMQP 0-9-1."""
+    its own limit, too. `heard` holds when other connections of this process last heard from their brokers. `wired`
+    makes the connection, for another protocol than AMQP 0-9-1."""
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000

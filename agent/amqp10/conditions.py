@@ -41,4 +41,4 @@ def refusal_of(error: Performed | None) -> Refusal:
     condition = _WITHOUT_A_REASON if error is None else str(error["condition"] or _WITHOUT_A_REASON)
     code, name = _CODES.get(condition, _CLOSED)
     text = "" if error is None else error["description"] or ""
-    return Refusal(code, f"{name} - {text or condition}", condition)
+    return Refusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)

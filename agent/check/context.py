@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.amqp10.terminus import Terminus
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.plan import PlannedLink
-from agent.core.model import Definitions, Link, ShovelLink
+from agent.core.model import Definitions, Link, Shovel, ShovelLink, ShovelPlace
 from agent.errors import BrokerError
-from agent.links.ends import DOWNSTREAM, reachable
+from agent.links.ends import DOWNSTREAM, reachable, terminus_of
 
 SOURCE: Final = "shovel source"
 DESTINATION: Final = "shovel destination"
@@ -27,6 +28,7 @@ class Endpoint:
     default_vhost: str
     uris: tuple[AmqpUri, ...]
     upstream: str = ""  # the name of the upstream, where the role is one
+    terminus: Terminus | None = None  # with one it is asked by AMQP 1.0
 
     @property
     def accounts(self) -> tuple[tuple[str, str], ...]:
@@ -83,6 +85,7 @@ class BrokerFacts:
     cluster: str | None
     frame_max: int
     channel_max: int
+    is_rabbitmq: bool = True
     limits_deliveries: bool = False
     asks_for_configure: bool = False
     is_encrypted: bool = False
@@ -113,8 +116,17 @@ def upstream(name: str, vhost: str, uris: Sequence[AmqpUri], downstream: Sequenc
     return Endpoint(f"upstream {name}", vhost, reachable(uris, vhost, downstream), name)
 
 
-def shovel_end(where: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:
-    return Endpoint(where, DEFAULT_VHOST, reachable(uris, DEFAULT_VHOST, downstream))
+def shovel_endpoints(shovel: Shovel, downstream: Sequence[AmqpUri]) -> tuple[Endpoint, Endpoint]:
+    """The source and the destination."""
+
+    def end(where: str, uris: Sequence[AmqpUri], place: ShovelPlace) -> Endpoint:
+        reached = reachable(uris, DEFAULT_VHOST, downstream)
+        return Endpoint(where, DEFAULT_VHOST, reached, terminus=terminus_of(shovel, place))
+
+    return (
+        end(SOURCE, shovel.source_uris, shovel.source),
+        end(DESTINATION, shovel.destination_uris, shovel.destination),
+    )
 
 
 def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
@@ -124,8 +136,7 @@ def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
 def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
     link = planned.link
     if isinstance(link, ShovelLink):
-        source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
-        return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
+        return LinkEnds(planned, *shovel_endpoints(link.shovel, downstream))
     source = upstream(link.upstream, link.vhost, link.uris, downstream)
     return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
 
@@ -140,8 +151,7 @@ def endpoints_of(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Ite
         for each in found.upstreams.values():
             yield upstream(each.name, vhost, each.uris, downstream)
         for shovel in found.shovels.values():
-            yield shovel_end(SOURCE, shovel.source_uris, downstream)
-            yield shovel_end(DESTINATION, shovel.destination_uris, downstream)
+            yield from shovel_endpoints(shovel, downstream)
 
 
 def is_by_certificate(uri: AmqpUri) -> bool:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from agent.amqp.connect import connect_any
 from agent.amqp.declares import Found, ObjectFound, Presence, probe
+from agent.amqp10.terminus import try_address
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.plan import Action, Downstream, Plan, RunningLink, Sight, plan_declarations, plan_link
@@ -28,9 +29,9 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.bindings import BindingsRead, read_bindings
 from agent.downstream.read import read_downstream
-from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
+from agent.downstream.reading import CONNECTION_NAME, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
-from agent.links.ends import End, reachable
+from agent.links.ends import End, reachable, shovel_ends, wired
 from agent.slices import steps_in_slices
 
 PATIENCE: Final = 10.0  # seconds for a broker to let us in; others go on meanwhile
@@ -77,7 +78,7 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
         partial(_source_names, cluster=reading.cluster),
         partial(_source_sight, cluster=reading.cluster),
     )
-    shovels = ((link, _destination(link, uris)) for link in links if isinstance(link, ShovelLink))
+    shovels = ((link, shovel_ends(link, uris).destination) for link in links if isinstance(link, ShovelLink))
     destinations = await _look(shovels, _destination_names, _destination_sight)
     sights |= {link_id: replace(sights[link_id], destination=seen) for link_id, seen in destinations.items()}
     ended: tuple[RunningLink, ...] = ()
@@ -175,12 +176,20 @@ async def _look(
     async def look_at(end: End, links: list[LinkT]) -> dict[str, Sight]:
         broker = str(end.uris[0])
         connect = partial(
-            connect_any, where=end.where, name=CONNECTION_NAME, default_vhost=end.default_vhost, within=PATIENCE
+            connect_any,
+            where=end.where,
+            name=CONNECTION_NAME,
+            default_vhost=end.default_vhost,
+            within=PATIENCE,
+            wired=wired(end.terminus, CONNECTION_NAME),
         )
         try:
             async with gate, await connect(random.sample(end.uris, len(end.uris))) as connection:
                 broker = str(connection.uri)
                 site = Site(connection.server.cluster_name, connection.vhost)
+                if end.terminus is not None:
+                    await try_address(connection, end.terminus)
+                    return {link.id: Sight(broker, site) for link in links}
                 asked = [names_of(link, site) for link in links]
                 found = await probe(
                     connection,
@@ -198,13 +207,9 @@ async def _look(
 
 
 def _source(link: Link, downstream: Sequence[AmqpUri]) -> End:
-    if not link.upstream:
-        return End("shovel source", reachable(link.uris, DEFAULT_VHOST, downstream), DEFAULT_VHOST)
+    if isinstance(link, ShovelLink):
+        return shovel_ends(link, downstream).source
     return End(f"upstream {link.upstream}", reachable(link.uris, link.vhost, downstream), link.vhost)
-
-
-def _destination(link: ShovelLink, downstream: Sequence[AmqpUri]) -> End:
-    return End("shovel destination", reachable(link.shovel.destination_uris, DEFAULT_VHOST, downstream))
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
@@ -264,7 +269,7 @@ def _destination_names(link: ShovelLink, _: Site) -> Names:
     destination = link.shovel.destination
     if isinstance(destination, QueueDestination):
         return {destination.queue}, set()
-    return set(), {*filter(None, [destination.exchange])}
+    return set(), {*filter(None, [destination.keys.get("dest-exchange")])}
 
 
 def _destination_sight(link: ShovelLink, broker: str, site: Site, found: Found) -> Sight:
@@ -276,5 +281,5 @@ def _destination_sight(link: ShovelLink, broker: str, site: Site, found: Found) 
             failure = replace(queue.failure or UNKNOWN, is_permanent=queue.presence is Presence.REFUSED)
             return Sight(broker, site, error=error, failure=failure)
         return Sight(broker, site, Seen(queue=_queue_seen(queue)))
-    exchange = found.exchanges.get(destination.exchange or "")
+    exchange = found.exchanges.get(destination.keys.get("dest-exchange", ""))
     return Sight(broker, site, Seen(exchange_exists=exchange is not None and exchange.presence is Presence.EXISTS))

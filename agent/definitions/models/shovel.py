@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
@@ -17,7 +18,7 @@ from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
-AMQP091, AMQP10, LOCAL = "amqp091", "amqp10", "local"
+AMQP10 = "amqp10"
 _OF_AMQP10 = frozenset(
     {"src-address", "dest-address", "dest-properties", "dest-application-properties", "dest-message-annotations"}
 )
@@ -159,7 +160,8 @@ class ShovelModel(StrictModel):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if raw.get("src-protocol") != AMQP10 and ("src-queue" in raw) == ("src-exchange" in raw):
+        is_amqp10 = raw.get("src-protocol") == AMQP10
+        if not is_amqp10 and "src-address" not in raw and ("src-queue" in raw) == ("src-exchange" in raw):
             spot.error("a shovel needs either src-queue or src-exchange, and not both", key=True)
         if "dest-queue" in raw and "dest-exchange" in raw:
             spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
@@ -167,8 +169,9 @@ class ShovelModel(StrictModel):
         name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
-        if raw.get("src-protocol") == AMQP10 and after == model.DeleteAfter.QUEUE_LENGTH:
-            spot.error("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
+        if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
+            report = spot.warn if spot.native else spot.error
+            report("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)
@@ -207,11 +210,13 @@ class ShovelModel(StrictModel):
         }
         if "publish_properties" in written:
             written["publish_properties"] = written["publish_properties"].to_core()
+        if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
+            del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
-        warn_uris(self.src_uri, spot, "src-uri")
-        warn_uris(self.dest_uri, spot, "dest-uri")
+        warn_uris(_reached(self.src_uri, self.src_protocol), spot, "src-uri")
+        warn_uris(_reached(self.dest_uri, self.dest_protocol), spot, "dest-uri")
 
 
 def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
@@ -226,18 +231,23 @@ def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
 def _check_protocol(end: str, raw: Mapping[str, Any], spot: Spot) -> None:
     """Report keys of one end that belong to another protocol than it has."""
     is_amqp10, address = raw.get(f"{end}-protocol") == AMQP10, f"{end}-address"
-    if is_amqp10 and not raw.get(address):
-        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
     own = {name for name in raw if name.startswith(f"{end}-") or (end == "dest" and name == "publish-properties")}
-    for name in sorted(own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)):
+    foreign = own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)
+    for name in sorted(foreign):
         other = f"is a key of amqp091; with {end}-protocol: amqp10 write {address}"
         spot.error(f"{name} {other if is_amqp10 else f'needs {end}-protocol: amqp10'}", name, key=True)
+    if is_amqp10 and not foreign and not raw.get(address):
+        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
     for name in sorted(own & _IGNORED) if is_amqp10 else ():
         spot.warn(f"{name} is ignored: a message that goes on by AMQP 1.0 must not change", name, key=True)
 
 
 def _reached(uris: tuple[AmqpUri, ...], protocol: str | None) -> tuple[AmqpUri, ...]:
-    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name."""
-    if protocol != LOCAL:
-        return uris
-    return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))
+    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name. A bare
+    trailing '/' is the broker's default vhost by AMQP 1.0."""
+    match protocol:
+        case "local":
+            return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))
+        case "amqp10":
+            return tuple(replace(uri, path=None, warnings=()) if uri.path == "/" else uri for uri in uris)
+    return uris

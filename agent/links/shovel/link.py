@@ -18,11 +18,12 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp.wire.tables import MAX_SHORT
+from agent.amqp10.terminus import shortened, try_address
 from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import (
     AddressDestination,
     AddressSource,
+    ExchangeDestination,
     ExchangeSource,
     QueueDestination,
     QueueSource,
@@ -195,9 +196,9 @@ class ShovelSession(Session[RunnableShovel]):
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
         yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
-        if isinstance(source, AddressSource):
+        if (terminus := self._ends.source.terminus) is not None:
             with happening_on(Side.UPSTREAM):
-                await _look_at_address(connection, source.address)
+                await try_address(connection, terminus)
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -218,6 +219,8 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
+            if (terminus := self._ends.destination.terminus) is not None:
+                await try_address(connection, terminus)
             spare = self._spare(self._ends.destination, connection)
             await _ensure_destination(connection, self._link.shovel.destination, spare=spare)
 
@@ -279,23 +282,6 @@ async def _unknown() -> None:
     """The number of messages that wait where nothing shows it."""
 
 
-def shortened(address: str) -> str:
-    """An address as names are: of 255 bytes at most. It is only shown; the connection knows the address."""
-    return address.encode()[:MAX_SHORT].decode(errors="ignore")
-
-
-async def _look_at_address(connection: Connection, address: str) -> None:
-    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0."""
-    await demand(
-        connection,
-        f"attaching to {address!r}",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        queue=shortened(address),
-        passive=True,
-    )
-
-
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
     """Declare a new queue, bind it to the exchange and return its name; it goes with the connection, as the plugin's
     does."""
@@ -321,13 +307,11 @@ async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str
 
 
 async def _ensure_destination(connection: Connection, destination: ShovelDestination, *, spare: Opener) -> None:
-    """Declare a queue that is missing; raise BrokerError if an exchange or an address is, since publishing to it would
-    close the channel."""
-    if isinstance(destination, AddressDestination):
-        await _look_at_address(connection, destination.address)
-    elif isinstance(destination, QueueDestination):
+    """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
+    channel."""
+    if isinstance(destination, QueueDestination):
         await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
-    elif destination.exchange:
+    elif isinstance(destination, ExchangeDestination) and destination.exchange:
         found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):
             raise _no_exchange(connection, destination.exchange, found, doing="looking for")
