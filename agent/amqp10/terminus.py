@@ -10,12 +10,11 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.tables import MAX_SHORT
-from agent.core.addresses.rabbitmq_address import in_other_form
+from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.fields import EMPTY, Table
 from agent.errors import PermanentError
 
 _INVALID: Final = 503
-_DECLARES_NOTHING: Final = "/amq/queue/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,11 @@ async def try_address(connection: Connection, terminus: Terminus) -> None:
     them; it refuses that one when messages are to flow.
     """
     server, address = connection.server, terminus.address
-    is_before_4_0 = server.product == "RabbitMQ" and not server.limits_deliveries
     other = None
     if server.product == "RabbitMQ":
         other = in_other_form(address, is_source=terminus.is_source, since_4_0=server.limits_deliveries)
-    if is_before_4_0 and other is None and not address.startswith(_DECLARES_NOTHING):
-        return
+        if not server.limits_deliveries and _declares(terminus):
+            return
     named = {"queue": shortened(address), "passive": True}
     found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
     if not isinstance(found, ChannelClosedError):
@@ -56,3 +54,11 @@ async def try_address(connection: Connection, terminus: Terminus) -> None:
         raise error
     advised = "" if other is None else f": RabbitMQ {server.version} takes {other!r}"
     raise PermanentError(f"{error}{advised}", facts=found.facts) from found
+
+
+def _declares(terminus: Terminus) -> bool:
+    """True if RabbitMQ before 4.0 declares a queue for whoever attaches to the address."""
+    found = addressed(terminus.address)
+    if found is None or not found.is_old:
+        return False
+    return found.is_declared or (found.kind == "exchange" and terminus.is_source)

@@ -14,7 +14,17 @@ from typing import Final
 
 from agent.amqp.connect import Connection, connect, connect_any
 from agent.amqp.declares import ObjectFound, Presence, probe
-from agent.check.context import DEFAULT_VHOST, Attempt, BrokerFacts, CheckContext, Endpoint, Expiring, is_by_certificate
+from agent.amqp10.terminus import Terminus
+from agent.check.context import (
+    DEFAULT_VHOST,
+    SOURCE,
+    Attempt,
+    BrokerFacts,
+    CheckContext,
+    Endpoint,
+    Expiring,
+    is_by_certificate,
+)
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
@@ -23,12 +33,12 @@ from agent.core.addresses.expiry import certificate_expiry, token_expiry
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Outlook
-from agent.core.model import ExchangeLink
+from agent.core.model import ExchangeLink, ShovelLink
 from agent.core.permissions import EVENTS
 from agent.core.status.advice import CLEARING, advice
 from agent.core.text.quantities import listed
 from agent.errors import BrokerError, FailureKind
-from agent.links.ends import DOWNSTREAM, wired
+from agent.links.ends import DOWNSTREAM, terminus_of, wired
 from agent.management.answers import NodeAnswer
 from agent.network import read_certificates
 
@@ -57,6 +67,8 @@ async def try_all(endpoints: Iterable[Endpoint]) -> list[Attempt]:
 
 async def _try(endpoint: Endpoint, uri: AmqpUri) -> Attempt:
     where, vhost = endpoint.where, endpoint.default_vhost
+    # Any address would do: nothing attaches to it here.
+    terminus = Terminus("", is_source=where == SOURCE) if endpoint.is_amqp10 else None
     try:
         connection = await connect(
             uri,
@@ -64,12 +76,12 @@ async def _try(endpoint: Endpoint, uri: AmqpUri) -> Attempt:
             name=CONNECTION_NAME,
             default_vhost=vhost,
             within=PATIENCE,
-            wired=wired(endpoint.terminus, CONNECTION_NAME),
+            wired=wired(terminus, CONNECTION_NAME),
         )
     except BrokerError as error:
         return Attempt(endpoint, uri, error=error)
     async with connection:
-        facts, terminus = await _facts(connection, uri), endpoint.terminus
+        facts = await _facts(connection, uri)
         # A message's headers may take several frames of AMQP 1.0.
         is_any_frame = terminus is not None and not terminus.is_source
         return Attempt(endpoint, uri, replace(facts, frame_max=0) if is_any_frame else facts)
@@ -83,7 +95,7 @@ async def _facts(connection: Connection, uri: AmqpUri) -> BrokerFacts:
         user="" if is_by_certificate(uri) else uri.login[0],
         version=server.version,
         cluster=server.cluster_name,
-        is_rabbitmq=server.product == "RabbitMQ",
+        product=server.product,
         frame_max=connection.wire.frame_max,
         channel_max=connection.wire.channel_max,
         limits_deliveries=server.limits_deliveries,
@@ -167,16 +179,18 @@ def _max_message_mib(broker: BrokerFacts) -> int:
 def judge_addresses(context: CheckContext) -> Iterator[Finding]:
     """Find addresses in the form of RabbitMQ before 4.0 that a later one still takes, as it may be configured to."""
     for each in context.links:
-        for endpoint in (each.source, each.destination):
-            broker, terminus = context.broker(endpoint), endpoint.terminus
-            if terminus is None or broker is None or each.planned.outlook is not Outlook.RUN:
-                continue  # of a link that the address stops, its error has the other form
-            found = addressed(terminus.address)
-            if found is not None and found.is_old and broker.limits_deliveries:
-                other = in_other_form(terminus.address, is_source=terminus.is_source, since_4_0=True)
-                message = f"address {terminus.address!r} is in the form of releases before 4.0, which is deprecated"
-                fix = f"write {other!r}" if other else "write '/queues/NAME' of a queue that is bound to the exchange"
-                yield Finding.warning(Topic.RELEASE, broker.where, message, fix, (each.label,))
+        if each.planned.outlook is not Outlook.RUN or not isinstance(each.link, ShovelLink):
+            continue  # where the address stops the link, that shows the other form
+        shovel = each.link.shovel
+        for place, endpoint in ((shovel.source, each.source), (shovel.destination, each.destination)):
+            terminus, broker = terminus_of(shovel, place), context.broker(endpoint)
+            found = None if terminus is None else addressed(terminus.address)
+            if terminus is None or broker is None or found is None or not (found.is_old and broker.limits_deliveries):
+                continue
+            other = in_other_form(terminus.address, is_source=terminus.is_source, since_4_0=True)
+            message = f"address {terminus.address!r} is in the form of releases before 4.0, which is deprecated"
+            fix = f"write {other!r}" if other else "write '/queues/NAME' of a queue that is bound to the exchange"
+            yield Finding.warning(Topic.RELEASE, broker.where, message, fix, (each.label,))
 
 
 def judge_clock(where: str, difference: float) -> Iterator[Finding]:

@@ -231,7 +231,7 @@ def _judge_pairs(context: CheckContext) -> Iterator[Finding]:
     for ends in dict.fromkeys((each.source, each.destination) for each in context.links):
         source, destination = map(context.broker, ends)
         if source is not None and destination is not None:
-            yield from judge_pair(source, destination, has_quarantine=ends[0].terminus is None)
+            yield from judge_pair(source, destination, has_quarantine=not ends[0].is_amqp10)
 
 
 def stopped_links(context: CheckContext, attempts: Iterable[Attempt]) -> list[LinkEnds]:

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.amqp10.terminus import Terminus
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.plan import PlannedLink
-from agent.core.model import Definitions, Link, Shovel, ShovelLink, ShovelPlace
+from agent.core.model import AddressDestination, AddressSource, Definitions, Link, Shovel, ShovelLink, ShovelPlace
 from agent.errors import BrokerError
-from agent.links.ends import DOWNSTREAM, reachable, terminus_of
+from agent.links.ends import DOWNSTREAM, reachable
 
 SOURCE: Final = "shovel source"
 DESTINATION: Final = "shovel destination"
 DEFAULT_VHOST: Final = "/"
+RABBITMQ: Final = "RabbitMQ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Endpoint:
     default_vhost: str
     uris: tuple[AmqpUri, ...]
     upstream: str = ""  # the name of the upstream, where the role is one
-    terminus: Terminus | None = None  # with one it is asked by AMQP 1.0
+    is_amqp10: bool = False  # the agent speaks AMQP 1.0 with it
 
     @property
     def accounts(self) -> tuple[tuple[str, str], ...]:
@@ -85,13 +85,17 @@ class BrokerFacts:
     cluster: str | None
     frame_max: int
     channel_max: int
-    is_rabbitmq: bool = True
+    product: str = RABBITMQ
     limits_deliveries: bool = False
     asks_for_configure: bool = False
     is_encrypted: bool = False
     is_verified: bool = False
     certificates: tuple[Expiring, ...] = ()
     blocked: str | None = None
+
+    @property
+    def is_rabbitmq(self) -> bool:
+        return self.product == RABBITMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,8 @@ def shovel_endpoints(shovel: Shovel, downstream: Sequence[AmqpUri]) -> tuple[End
 
     def end(where: str, uris: Sequence[AmqpUri], place: ShovelPlace) -> Endpoint:
         reached = reachable(uris, DEFAULT_VHOST, downstream)
-        return Endpoint(where, DEFAULT_VHOST, reached, terminus=terminus_of(shovel, place))
+        is_amqp10 = isinstance(place, AddressSource | AddressDestination)
+        return Endpoint(where, DEFAULT_VHOST, reached, is_amqp10=is_amqp10)
 
     return (
         end(SOURCE, shovel.source_uris, shovel.source),

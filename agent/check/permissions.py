@@ -135,6 +135,9 @@ def _needs(each: LinkEnds, context: CheckContext) -> Iterator[tuple[Endpoint, tu
     missing = {action.name for action in each.planned.actions if action.verb is Verb.CREATE}
     is_unseen = each.planned.outlook in {Outlook.BACKOFF, Outlook.INVALID}
     for endpoint, needs, name in ((each.source, ends.source, there), (each.destination, ends.destination, here)):
+        if (broker := context.broker(endpoint)) is not None and not broker.is_rabbitmq:
+            yield endpoint, (), ()
+            continue
         declaring = (Need(Permission.CONFIGURE, name, "declaring it, as it is missing"),) if name else ()
         yield endpoint, (*needs, *(declaring if name in missing else ())), declaring if is_unseen else ()
 
@@ -145,7 +148,7 @@ async def judge_permissions(
     """Not of accounts that the broker refuses, which is reported, and comes first."""
     for account in accounts:
         errors = _errors(account, attempts)
-        if any(isinstance(each, PermanentError) for each in errors):
+        if not account.needs or any(isinstance(each, PermanentError) for each in errors):
             continue
         api = context.apis.of(account.endpoint)
         grants = None if api is None else await api.grants(account.user)

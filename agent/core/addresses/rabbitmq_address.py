@@ -15,12 +15,14 @@ _BEFORE: Final = re.compile(r"/(?:amq/)?(queue)/([^/]+)|/(exchange)/([^/]+)(?:/(
 
 @dataclass(frozen=True, slots=True)
 class AddressedObject:
-    """The queue or exchange that an address names; `key` is a routing key. `is_old`: in the form before 4.0."""
+    """The queue or exchange that an address names; `key` is a routing key. `is_old`: in the form before 4.0. Such a
+    release declares the queue if it `is_declared`."""
 
     kind: Literal["queue", "exchange"]
     name: str
     key: str | None = None
     is_old: bool = False
+    is_declared: bool = False
 
 
 def addressed(address: str) -> AddressedObject | None:
@@ -37,7 +39,7 @@ def addressed(address: str) -> AddressedObject | None:
     if found := _BEFORE.fullmatch(address):
         queue, exchange, key, topic, bare = (found[group] for group in (2, 4, 5, 7, 8))
         if name := queue or bare:
-            return AddressedObject("queue", _slashed(name), is_old=True)
+            return AddressedObject("queue", _slashed(name), is_old=True, is_declared=not address.startswith("/amq/"))
         name, key = ("amq.topic", topic) if topic else (exchange, key)
         return AddressedObject("exchange", _slashed(name), None if key is None else _slashed(key), is_old=True)
     return None
