@@ -9,13 +9,20 @@ from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import decode_table
-from agent.amqp10 import sections
-from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
+from agent.amqp10 import sections, types
+from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
 NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
+_HEADER: Final = b"\x00\x53\x70"
+_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_ANNOTATIONS: Final = b"\x00\x53\x72"
+_PROPERTIES: Final = b"\x00\x53\x73"
+_LISTS: Final = frozenset({0xC0, 0xD0})
+_USER_PLACE: Final = 2
+_MOST_HEADERS: Final = 256
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
 
@@ -30,17 +37,30 @@ class Taken(NamedTuple):
     address: bytes
 
 
-def taken(message: bytes) -> Taken:
-    """The message as the next broker gets it, as a body without properties: delivery annotations are for one hop, and
-    so is what its header counts."""
-    found = find_sections(message)
-    begin, after = found.header
-    if begin == after and found.delivery_annotations[0] == found.delivery_annotations[1]:
-        return Taken(NO_PROPERTIES, message, is_redelivered=False, address=NO_ADDRESS)
-    header = sections.header(message, found)
-    kept = HEADER.encode(**{name: header[name] for name in _OF_MESSAGES})
-    rest = message[found.delivery_annotations[1] :]
-    return Taken(NO_PROPERTIES, kept + rest, is_redelivered=header["delivery_count"] > 0, address=NO_ADDRESS)
+class BareMessages:
+    """Makes messages ready for the next broker: delivery annotations are for one hop, and so is what a header counts.
+    Headers repeat, so what was made of them is kept."""
+
+    def __init__(self) -> None:
+        self._headers: dict[bytes, tuple[bytes, bool]] = {}
+
+    def take(self, message: bytes) -> Taken:
+        """The message as a body without properties; what it holds isn't looked at."""
+        kept, is_redelivered, at = b"", False, 0
+        if message.startswith(_HEADER):
+            at = types.skip(message, len(_HEADER))
+            kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
+        if message.startswith(_DELIVERY_ANNOTATIONS, at):
+            at = types.skip(message, at + len(_DELIVERY_ANNOTATIONS))
+        return Taken(NO_PROPERTIES, kept + message[at:], is_redelivered, NO_ADDRESS)
+
+    def _kept(self, header: bytes) -> tuple[bytes, bool]:
+        if len(self._headers) >= _MOST_HEADERS:
+            self._headers.clear()
+        fields = sections.header(header, find_sections(header))
+        kept = HEADER.encode(**{name: fields[name] for name in _OF_MESSAGES})
+        made = self._headers[header] = kept, fields["delivery_count"] > 0
+        return made
 
 
 def annotated(message: bytes, properties: bytes) -> bytes:
@@ -58,3 +78,28 @@ def annotated(message: bytes, properties: bytes) -> bytes:
 
 def _value(field: Field) -> Value:
     return Value(_TYPES[field.tag], field.value)
+
+
+def without_foreign_user(message: bytes, user: bytes) -> bytes:
+    """The message without its user id, unless that is `user`: RabbitMQ refuses any other, and ends the link by that."""
+    at = _properties_at(message)
+    if at is None or message[at] not in _LISTS:
+        return message
+    count, first, after = types.find_list(message, at, len(message))
+    if count < _USER_PLACE:
+        return message
+    place = types.skip(message, first)
+    if message[place] == types.NULL_CODE or types.decode(message, place)[0] == Value("binary", user):
+        return message
+    begin = at - len(_PROPERTIES)
+    found = sections.properties(message[begin:after], find_sections(message[begin:after]))
+    return message[:begin] + PROPERTIES.encode(**{**found, "user_id": None}) + message[after:]
+
+
+def _properties_at(message: bytes) -> int | None:
+    """Where the list of a message's properties begins, if it has any."""
+    at = 0
+    for section in (_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS):
+        if message.startswith(section, at):
+            at = types.skip(message, at + len(section))
+    return at + len(_PROPERTIES) if message.startswith(_PROPERTIES, at) else None

@@ -18,7 +18,7 @@ _CODES: Final = {
     "amqp:link:message-size-exceeded": (406, "PRECONDITION_FAILED"),
     "amqp:connection:framing-error": (501, "FRAME_ERROR"),
     "amqp:frame-size-too-small": (501, "FRAME_ERROR"),
-    "amqp:decode-error": (502, "SYNTAX_ERROR"),
+    "amqp:decode-error": (406, "PRECONDITION_FAILED"),  # over a message
     "amqp:invalid-field": (503, "COMMAND_INVALID"),
     "amqp:resource-limit-exceeded": (506, "RESOURCE_ERROR"),
     "amqp:not-allowed": (530, "NOT_ALLOWED"),

@@ -36,6 +36,19 @@ class PeerLimits:
     channel_max: int
     idle: float
 
+    @property
+    def is_rabbitmq(self) -> bool:
+        return fields.get(self.properties, "product") == fields.text("RabbitMQ")
+
+    @property
+    def is_rabbitmq_3(self) -> bool:
+        """True if AMQP 1.0 is a plugin there."""
+        version = fields.get(self.properties, "version")
+        return self.is_rabbitmq and version is not None and str(version.value).startswith("3.")
+
+
+UNKNOWN: Final = PeerLimits((), frames.SMALLEST, 0, 0.0)
+
 
 class Handshake:
     """Give it what the peer sends until `peer` or `refusal` is set."""
@@ -47,11 +60,13 @@ class Handshake:
         self.peer: PeerLimits | None = None
         self.refusal: Refusal | None = None
         self.mechanism: Mechanism | None = None
+        self.user = b""  # that the peer knows; empty if a certificate or nothing says who that is
         self._terms = terms
         self._name = name
         self._hostname = hostname
         self._is_anonymous = is_anonymous
         self._send = send
+        self.is_logged_in = False  # and waits for the peer's opening
         self._header: bytes | None = frames.SASL_HEADER
 
     def begin(self) -> None:
@@ -92,9 +107,11 @@ class Handshake:
                 if performed["code"]:
                     self.refusal = _LOGIN_REFUSED
                     return
+                self.is_logged_in = True
                 self._header = frames.PROTOCOL_HEADER
                 self._send(frames.PROTOCOL_HEADER + frames.frame(0, self._open()))
             case performatives.OPEN:
+                self.is_logged_in = False
                 self.peer = _peer(performed)
             case performatives.CLOSE:
                 self.refusal = refusal_of(performed["error"])
@@ -106,6 +123,7 @@ class Handshake:
             mechanism, response = ANONYMOUS, b"federation-agent"
         else:
             self.mechanism = self._terms.choose(" ".join(offered))
+            self.user = self._terms.user.encode() if self.mechanism is not Mechanism.EXTERNAL else b""
             mechanism, response = self.mechanism.value.upper(), self._terms.response(self.mechanism)
         init = performatives.SASL_INIT.encode(mechanism=mechanism, initial_response=response, hostname=self._hostname)
         self._send(frames.frame(0, init, frames.SASL))

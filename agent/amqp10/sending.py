@@ -14,7 +14,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
-from agent.amqp10.bare import annotated
+from agent.amqp10.bare import annotated, without_foreign_user
 from agent.amqp10.conditions import Refusal
 from agent.amqp10.conversion import to_10
 from agent.amqp10.performatives import Performed
@@ -70,7 +70,10 @@ class SenderLink:
                 snd_settle_mode=0,
                 rcv_settle_mode=0,
                 source=performatives.SOURCE.encode(),
-                target=performatives.TARGET.encode(address=self._terminus.address),
+                target=performatives.TARGET.encode(
+                    address=self._terminus.address,
+                    durable=2 if session.owner.limits.is_rabbitmq_3 else None,  # it declares queues so
+                ),
                 initial_delivery_count=0,
             )
         )
@@ -165,6 +168,8 @@ class SenderLink:
         properties = self._properties
         if self._terminus.is_bare:
             message = annotated(body, properties)
+            if self._session.owner.limits.is_rabbitmq:
+                message = without_foreign_user(message, self._session.owner.user)
         else:
             message = to_10(properties, body, self._address).message
         if self._largest and len(message) > self._largest:

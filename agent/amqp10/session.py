@@ -12,6 +12,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.handshake import PeerLimits
 from agent.amqp10.performatives import Performed
 from agent.amqp10.receiving import ReceiverLink
 from agent.amqp10.sending import SenderLink
@@ -27,8 +28,10 @@ _NOT_IMPLEMENTED: Final = 540
 class Owner(Protocol):
     """The connection that a session uses."""
 
+    limits: PeerLimits
     largest_frame: int  # that the peer takes
     name: str
+    user: bytes  # that it knows the agent by; empty if a certificate or nothing says who that is
 
     def send(self, data: bytes | memoryview) -> None:
         """Write frames to the peer, with all else that this turn brings."""
@@ -38,6 +41,9 @@ class Owner(Protocol):
 
     def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
         """Note that `size` bytes of messages wait until the peer takes more."""
+
+    def credited(self) -> None:
+        """Note that the peer has given credit."""
 
     def forget(self, session: TranslatedSession) -> None:
         """Both sides have ended the session."""
@@ -114,6 +120,17 @@ class TranslatedSession:
             case other:
                 raise CodecError(f"{other.name} in a session")
 
+    def quickly(self, data: bytes, begin: int, after: int) -> bool:
+        """Take an ordinary transfer; return False if it isn't one."""
+        link = self._link
+        if self._is_ending or self._window <= _WINDOW // 2 or not isinstance(link, ReceiverLink):
+            return False
+        if not link.quickly(data, begin, after):
+            return False
+        self._next_incoming = (self._next_incoming + 1) % _SERIAL
+        self._window -= 1
+        return True
+
     def _transferred(self, performed: Performed, payload: memoryview) -> None:
         self._next_incoming = (self._next_incoming + 1) % _SERIAL
         self._window -= 1
@@ -133,6 +150,7 @@ class TranslatedSession:
         elif performed["echo"]:
             self.flow()
         if isinstance(self._link, SenderLink):
+            self.owner.credited()
             self._link.write()
 
     def _detached(self, performed: Performed) -> None:

@@ -23,7 +23,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
-from agent.amqp10.handshake import LARGEST_FRAME, Handshake, PeerLimits
+from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
 from agent.amqp10.receiving import WIRE_FRAME
 from agent.amqp10.session import TranslatedSession
 from agent.amqp10.terminus import Terminus
@@ -33,6 +33,12 @@ from agent.errors import AgentError, BrokerError, TransientError
 MOST_WAITING: Final = 8 * 1024 * 1024
 """The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
 BLOCKED_AFTER: Final = 1.0  # seconds without credit
+_AFTER_LOGIN: Final = Refusal(
+    530,
+    "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
+    "",
+)
+_TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
@@ -45,7 +51,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self.wire = WireConnection(terms)
         self.name = name
+        self.limits = UNKNOWN
         self.largest_frame = frames.SMALLEST  # that the peer takes
+        self.user = b""
         self._terminus = terminus
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
@@ -64,6 +72,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._holders: set[object] = set()  # of what the wire writes
         self._waiting: set[TranslatedSession] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
+        self._credited_at = 0.0
         self._is_blocked = False
         self._beats: asyncio.TimerHandle | None = None
 
@@ -92,9 +101,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.wire.abort(broken)
 
     def eof_received(self) -> None:
-        self.wire.eof_received()
+        if self._handshake is None:  # otherwise the reason follows, or is found, with the end
+            self.wire.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._handshake is not None and self._handshake.is_logged_in:
+            self._close(_AFTER_LOGIN)
+            self._feed()
         for timer in (self._beats, self._blocks):
             if timer is not None:
                 timer.cancel()
@@ -167,7 +180,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if size > MOST_WAITING:
             self._hold(session)
         if self._blocks is None and not self._is_blocked:
+            self._credited_at = self._loop.time()
             self._blocks = self._loop.call_later(BLOCKED_AFTER, self._block)
+
+    def credited(self) -> None:
+        self._credited_at = self._loop.time()
 
     def forget(self, session: TranslatedSession) -> None:
         self._sessions.pop(session.number, None)
@@ -252,6 +269,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _opened(self, limits: PeerLimits) -> None:
         self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
+        self.limits = limits
+        self.user = self._handshake.user if self._handshake is not None else b""
         self.largest_frame = max(frames.SMALLEST, min(limits.largest_frame, LARGEST_FRAME))
         if limits.idle:
             self._beat(limits.idle / 2)
@@ -259,6 +278,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._say(methods.CONNECTION_START, minor=9, properties=limits.properties, mechanisms=offered, locales="en_US")
 
     def _performed(self, number: int, data: bytes, begin: int, after: int) -> None:
+        session = self._by_peer.get(number)
+        if session is not None and data[begin : begin + 4] == _TRANSFER and session.quickly(data, begin, after):
+            return
         performed, payload = performatives.decode(data, begin, end=after)
         if performed.performative is performatives.CLOSE:
             self._closed(performed["error"])
@@ -268,10 +290,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if session is None:
                 raise CodecError("a session that wasn't asked for")
             self._by_peer[number] = session
-        else:
-            session = self._by_peer.get(number)
-            if session is None:
-                raise CodecError(f"{performed.performative.name} in no session")
+        elif session is None:
+            raise CodecError(f"{performed.performative.name} in no session")
         session.performed(performed, memoryview(data)[payload:after])
 
     def _closed(self, error: Any) -> None:
@@ -285,8 +305,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=refusal.text[:255])
 
     def _block(self) -> None:
+        """Report that the peer takes nothing, if it has given no credit for so long."""
         self._blocks = None
-        if self._waiting and len(self._waiting) == len(self._sessions):
+        left = self._credited_at + BLOCKED_AFTER - self._loop.time()
+        if left > 0:
+            self._blocks = self._loop.call_later(left, self._block)
+        elif self._waiting and len(self._waiting) == len(self._sessions):
             self._is_blocked = True
             self._say(methods.CONNECTION_BLOCKED, reason=_NO_CREDIT)
             self._feed()
@@ -321,7 +345,7 @@ def translated(terminus: Terminus, name: str) -> Wired:
     """Makes connections for this terminus. A URI's path is a vhost of RabbitMQ; other brokers get the host's name."""
 
     def wired(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
-        hostname = uri.connect_host if uri.path is None else f"vhost:{terms.vhost}"
+        hostname = uri.hostname or (uri.connect_host if uri.path is None else f"vhost:{terms.vhost}")
         translator = Translator(terms, terminus, name=name, hostname=hostname, is_anonymous=uri.user is None)
         return translator.wire, translator
 

@@ -11,6 +11,7 @@ from agent.core.addresses.url_text import MAX_VHOST, TLS_KEYS, Tls, UrlParts, de
 from agent.errors import UriError
 
 GUEST = "guest"
+ANONYMOUS = "anon"  # as native AMQP 1.0 shovels write it; that is the default where no user is named
 DEFAULT_HEARTBEAT = 10
 DEFAULT_CONNECTION_TIMEOUT = 60_000
 MIN_FRAME_MAX = 4096
@@ -21,10 +22,8 @@ _TUNING_KEYS = {
     "channel_max": 2**16 - 1,
     "frame_max": 2**31 - 1,
 }
-_MECHANISM_KEYS = ("auth_mechanism", "sasl")  # the latter is how RabbitMQ's shovels write it for AMQP 1.0
-_ANONYMOUS = "anon"  # by AMQP 1.0; that is how a URI without a user logs in
+_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", "hostname", "sasl", *TLS_KEYS})
 _VHOST = "vhost:"
-_KNOWN_KEYS = frozenset({*_TUNING_KEYS, *_MECHANISM_KEYS, "hostname", *TLS_KEYS})
 _DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
@@ -50,6 +49,7 @@ class AmqpUri:
     frame_max: int | None = None
     mechanisms: tuple[Mechanism, ...] = ()
     tls: Tls | None = None
+    hostname: str | None = None  # for AMQP 1.0, where it isn't the host or made from the path
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -109,8 +109,11 @@ def parse(text: str) -> AmqpUri:
         password=parts.password,
         path=path,
         mechanisms=tuple(
-            _mechanism(value) for key, value in parts.query if key in _MECHANISM_KEYS and value != _ANONYMOUS
+            _mechanism(value)
+            for key, value in parts.query
+            if key == "auth_mechanism" or (key == "sasl" and value != ANONYMOUS)
         ),
+        hostname=query.get("hostname"),
         tls=url_text.read_tls(query) if secure else None,
         warnings=_warnings(parts, query, tuning),
         **tuning,
@@ -148,7 +151,7 @@ def from_parts(
 
 
 def _path(parts: UrlParts, query: dict[str, str]) -> str | None:
-    """The path, which names the vhost. For AMQP 1.0, RabbitMQ's shovels name it by `hostname=vhost:NAME` instead."""
+    """The path, which names the vhost. Native AMQP 1.0 shovels name it by `hostname=vhost:NAME` instead."""
     hostname = query.get("hostname", "")
     if parts.path in (None, "/") and hostname.startswith(_VHOST):
         return "/" + encode(hostname.removeprefix(_VHOST))
