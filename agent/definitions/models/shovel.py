@@ -94,6 +94,7 @@ class ShovelModel(StrictModel):
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("src-queue", "src-exchange", "src-address")],
             "not": {"required": ["dest-queue", "dest-exchange"]},
+            "dependentRequired": {f"{end}-address": [f"{end}-protocol"] for end in ("src", "dest")},
         }
     )
 
@@ -110,8 +111,10 @@ class ShovelModel(StrictModel):
     )
     src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
-    src_consumer_args: values.Arguments = key("Arguments to consume with, such as `x-priority`.")
-    src_consumer_name: values.ShortText = key("Consumer tag.")
+    src_consumer_args: values.Arguments = key(
+        "Arguments to consume with, such as `x-priority`; with `amqp10` filters of the source."
+    )
+    src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
@@ -119,7 +122,9 @@ class ShovelModel(StrictModel):
     src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
         "Seconds after which it stops."
     )
-    src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
+    src_predeclared: bool = key(
+        "Whether `src-queue` has to exist already; false by default. With `amqp10` the agent declares nothing."
+    )
     dest_uri: values.AmqpUris = Field(
         description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
     )
@@ -132,17 +137,25 @@ class ShovelModel(StrictModel):
     dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
-    dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
+    dest_predeclared: bool = key(
+        "Whether `dest-queue` has to exist already; false by default. With `amqp10` the agent declares nothing."
+    )
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
-    dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
-    dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
+    dest_add_forward_headers: bool = key(
+        "Whether to add the header `x-shovelled`, with `amqp10` annotations such as `x-opt-shovelled-by`; false by "
+        "default."
+    )
+    dest_add_timestamp_header: bool = key(
+        "Whether to add the header `x-shovelled-timestamp`, with `amqp10` the annotation `x-opt-shovelled-timestamp`; "
+        "false by default."
+    )
     ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
-        "while it takes others; `never` for none. 10 minutes by default."
+        "while it takes others; `never` for none. 10 minutes by default. No quarantine is beside a source of `amqp10`."
     )
     lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
