@@ -334,10 +334,8 @@ def _renew(pool: Pool, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
     moved: list[tuple[Any, Connection]] = pool.rekey(successor)
     for (end, *_), connection in moved:
         found = uris.get(end, {}).get(connection.uri)
-        if found is not None and end.terminus is None:
+        if found is not None:
             connection.renew(found, tasks)
-        elif found is not None:  # AMQP 1.0 has no method for it: the broker ends the connection with the token
-            connection.uri = found
 
 
 def _successors(former: End, now: End) -> dict[AmqpUri, AmqpUri]:

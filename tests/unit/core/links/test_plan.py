@@ -7,6 +7,8 @@ from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Plan, RunningLink, Sight
 from agent.core.links.upstream_steps import QueueSeen, Seen, Verb, upstream_queue_name
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     Binding,
     DeclaredExchange,
     Exchange,
@@ -162,6 +164,16 @@ def test_a_shovels_destination_is_declared_or_waited_for() -> None:
     assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
     refused = planned(queue, Sight(BROKER, error="login refused", failure=Failure(is_permanent=True)))
     assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
+
+
+def test_a_shovel_between_addresses_changes_nothing_anywhere() -> None:
+    link = shovel_link(AddressSource("/queues/a"))
+    given = replace(link, shovel=replace(link.shovel, destination=AddressDestination("/queues/b")))
+    seen = Sight(BROKER, UP, destination=Sight("amqp://there:5672", UP))
+    planned = plan.plan_link(given, seen, downstream())
+    assert (planned.outlook, planned.reason, planned.actions) == (Outlook.RUN, "", ())
+    refused = plan.plan_link(given, replace(seen, error="attaching to '/queues/a': no queue"), downstream())
+    assert (refused.outlook, refused.reason) == (Outlook.BACKOFF, "attaching to '/queues/a': no queue")
 
 
 def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker() -> None:
