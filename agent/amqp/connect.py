@@ -282,7 +282,7 @@ async def connect(
             raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
-        if wire is None or error is not _end_of(wire):
+        if wire is None or error is not _end_of(wire) or isinstance(error, PermanentError):  # which says all itself
             raise
         raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:

@@ -185,6 +185,8 @@ class ShovelModel(StrictModel):
         if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
             report = spot.warn if spot.native else spot.error
             report("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
+        if is_amqp10 and raw.get("lag-critical", "off") != "off":
+            spot.warn("lag-critical does nothing: AMQP 1.0 doesn't show what waits", "lag-critical", key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)

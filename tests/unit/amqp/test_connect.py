@@ -15,7 +15,7 @@ from agent.amqp.connect import LONGEST_STEP, MOST_ADDRESSES, LastHeard, Wired, c
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.core.addresses.uri import AmqpUri, parse
-from agent.errors import PermanentError, TransientError
+from agent.errors import Failure, FailureKind, PermanentError, TransientError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.lab.stranger import stranger
 from tests.simulation.broker.broker import AMQP_PORT
@@ -117,6 +117,24 @@ def test_only_0_9_1_gives_a_broker_another_token(maker: Wired, is_sent: bool) ->
             await asyncio.sleep(1)
             assert connection.uri == now
             assert any(token.encode() in each for each in sent) is is_sent
+
+    among_models(live)
+
+
+def test_what_ends_a_login_for_good_is_told_as_it_is() -> None:
+    """A server of another protocol, for example, as AMQP 1.0 finds out."""
+    why = PermanentError("x: check the port", facts=Failure(FailureKind.INVALID))
+
+    def refusing(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+        wire, protocol = plain(uri, terms)
+        asyncio.get_running_loop().call_later(1, wire.abort, why)
+        return wire, protocol
+
+    async def live(models: Models) -> None:
+        models.network.servers[HERE, AMQP_PORT] = Silent()
+        with pytest.raises(PermanentError) as caught:
+            await connect(parse(f"amqp://{HERE}"), where="x", name="test", wired=refusing)
+        assert caught.value is why
 
     among_models(live)
 

@@ -429,6 +429,10 @@ ARGUMENTS = (("a", fields.text("b")),)
             "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (
+            f"{ENDS}, src-protocol: amqp10, src-address: a, lag-critical: 5m",
+            "warning: lag-critical does nothing: AMQP 1.0 doesn't show what waits",
+        ),
+        (
             f"{ENDS}, src-queue: q, src-protocol: amqp1.0",
             "src-protocol: must be 'amqp091', 'amqp10' or 'local'; did you mean 'amqp10'?",
         ),
