@@ -46,7 +46,7 @@ def check_header(received: bytes, wanted: bytes) -> None:
     protocol = {0: "AMQP without SASL", 2: "AMQP's own TLS", 3: "AMQP with SASL"}
     if received[:4] != b"AMQP" or len(received) != len(wanted):
         raise CodecError("the peer doesn't speak AMQP at this port")
-    if received[5] != 1:
+    if received[5:] != wanted[5:]:
         version = ".".join(map(str, received[5:]))
         raise CodecError(f"the peer wants AMQP {version}, and not AMQP 1.0: is the port right, and a plugin missing?")
     raise CodecError(f"the peer wants {protocol.get(received[4], f'protocol {received[4]}')}")

@@ -8,7 +8,7 @@ target, error or state that is known here; and a `Value` where AMQP allows any t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from agent.amqp.wire.tables import CodecError
@@ -23,6 +23,8 @@ _NESTED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Types of fields that are described lists, and their names. Others in their place stay Values."""
 
+_NULL: Final = types.encode(types.NULL)
+
 
 class FieldRule(NamedTuple):
     """One field: `type` is AMQP's, or any, symbols (one or an array), fields (a map), source, target, error, state."""
@@ -30,39 +32,37 @@ class FieldRule(NamedTuple):
     name: str
     type: str
     default: Any
-    is_mandatory: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Performative:
     """A described list of fields; its descriptor is a number or a symbol."""
 
     name: str
     code: int
-    fields: tuple[FieldRule, ...]
+    fields: tuple[FieldRule, ...] = field(repr=False)
+    absent: Mapping[str, Any] = field(repr=False)  # the value of each field that is absent or null
+    mandatory: tuple[str, ...] = field(repr=False)
 
     @property
     def symbol(self) -> str:
         return f"amqp:{self.name}:list"
 
-    @property
-    def absent(self) -> dict[str, Any]:
-        """The values of fields that are absent."""
-        return {rule.name: rule.default for rule in self.fields}
-
     def encode(self, **values: Any) -> bytes:
         """The bytes with these fields, in the shortest form. Also accepted: bytes for an encoded source, target, error
         or state; a Value for what isn't a number, boolean, string, symbol or binary."""
+        lacking = [name for name in self.mandatory if values.get(name) is None]
         parts: list[bytes] = []
-        length = 0
+        length = 0  # up to the last one that isn't null
         for rule in self.fields:
             value = values.pop(rule.name, None)
-            if value is None and rule.is_mandatory:
-                raise TypeError(f"{self.name} needs {rule.name}")
+            if value is None:
+                parts.append(_NULL)
+                continue
             parts.append(_encode(rule.type, value))
-            length = length if value is None else len(parts)
-        if values:
-            raise TypeError(f"{self.name} has no {', '.join(values)}")
+            length = len(parts)
+        if values or lacking:
+            raise TypeError(f"{self.name} has no {', '.join(values)}; it needs {', '.join(lacking)}")
         return b"\x00\x53" + bytes((self.code,)) + types.encode_list(parts[:length])
 
     def read(self, data: bytes, at: int, end: int) -> tuple[Performed, int]:
@@ -70,22 +70,24 @@ class Performative:
         count, at, after = types.find_list(data, at, end)
         if count > len(self.fields):
             raise CodecError(f"AMQP 1.0 {self.name} with {count} fields: only {len(self.fields)} are known")
-        values: dict[str, Any] = {}
-        for place, (name, kind, default, is_mandatory) in enumerate(self.fields):
-            values[name] = default
-            if place < count and at < after and data[at] == types.NULL_CODE:
+        values = dict(self.absent)
+        for name, kind, _ in self.fields[:count]:
+            if at < after and data[at] == types.NULL_CODE:
                 at += 1
-            elif place < count:
-                values[name], at = _read(kind, data, at, after)
                 continue
-            if is_mandatory:
-                raise CodecError(f"AMQP 1.0 {self.name} without {name}")
+            try:
+                values[name], at = _read(kind, data, at, after)
+            except CodecError as error:
+                raise CodecError(f"{self.name}.{name}: {error}") from error
         if at != after:
             raise CodecError(f"AMQP 1.0 {self.name} is longer than its {count} fields")
+        for name in self.mandatory:
+            if values[name] is None:
+                raise CodecError(f"AMQP 1.0 {self.name} without {name}")
         return Performed(self, values), after
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Performed:
     """A performative that was received. It has all fields: AMQP's default, or else None, in place of a null."""
 
@@ -117,8 +119,6 @@ def described(data: bytes, at: int, end: int) -> tuple[Performative | None, int]
 
 
 def _encode(kind: str, value: Any) -> bytes:
-    if value is None:
-        return types.encode(types.NULL)
     if isinstance(value, Value):
         return types.encode(value)
     if kind in _NESTED:
@@ -157,17 +157,20 @@ def _key(key: Value) -> str:
     return str(key.value)
 
 
-def described_list(name: str, code: int, fields: str = "") -> Performative:
-    """`fields` are name:type, with a `!` behind what is mandatory and a default behind `=`."""
-    return Performative(name, code, tuple(map(_rule, fields.split())))
+def described_list(name: str, code: int, spec: str = "") -> Performative:
+    """`spec` has name:type of each field, with a `!` if it is mandatory, or `=` and its default."""
+    fields = tuple(map(_rule, spec.split()))
+    mandatory = tuple(each.partition(":")[0] for each in spec.split() if each.endswith("!"))
+    return Performative(name, code, fields, {rule.name: rule.default for rule in fields}, mandatory)
 
 
 def _rule(text: str) -> FieldRule:
     name, _, rest = text.partition(":")
     kind, _, default = rest.rstrip("!").partition("=")
-    constants: dict[str, Any] = {"": () if kind == "symbols" else None, "false": False}
-    plain = constants[default] if default in constants else int(default) if default.isdigit() else default
-    return FieldRule(name, kind, plain, rest.endswith("!"))
+    defaults: Mapping[str, Any] = {"": () if kind == "symbols" and rest != "symbols!" else None, "false": False}
+    return FieldRule(
+        name, kind, defaults[default] if default in defaults else int(default) if default.isdigit() else default
+    )
 
 
 OPEN: Final = described_list(

@@ -13,7 +13,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.amqp10 import performatives
-from agent.amqp10.bare import BareMessages
+from agent.amqp10.bare import BareMessages, Taken
 from agent.amqp10.conditions import Refusal
 from agent.amqp10.conversion import to_091
 from agent.amqp10.performatives import Performed
@@ -242,6 +242,13 @@ class ReceiverLink:
             self._credit = wanted
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=wanted)
 
+    def _converted(self, message: bytes) -> Taken:
+        found = to_091(message, find_sections(message))
+        if found.lost:
+            self._session.lost(found.lost)
+        address = b"".join(bytes((len(name),)) + name for name in (found.exchange, found.routing_key))
+        return Taken(found.properties, found.body, found.is_redelivered, address)
+
     def _count(self, delivery_id: int | None) -> None:
         """Count a message that begins."""
         if delivery_id is None or not (self._credit or self._session.owner.limits.is_rabbitmq_3):  # it can't drain
@@ -273,7 +280,7 @@ class ReceiverLink:
         if self._terminus.is_bare:
             properties, body, is_redelivered, address = self._bare.take(message)
         else:
-            properties, body, is_redelivered, address = to_091(message, find_sections(message))
+            properties, body, is_redelivered, address = self._converted(message)
         number, size, feed = self._session.number, len(body), self._session.owner.feed
         delivery = self._prefix + _TAG_AND_FLAG.pack(self._last, is_redelivered) + address
         feed(wire.PREFIX.pack(wire.METHOD, number, len(delivery)))

@@ -122,7 +122,7 @@ def properties(message: bytes, sections: Sections) -> Mapping[str, Any]:
 
 def _fields(section: Performative, message: bytes, span: tuple[int, int]) -> Mapping[str, Any]:
     start, end = span
-    return section.read(message, _begin(message, start)[1], end)[0].values if start < end else section.absent
+    return section.read(message, _begin(message, start)[1], end)[0].values if start < end else dict(section.absent)
 
 
 def pairs(message: bytes, span: tuple[int, int]) -> tuple[tuple[Value, Value], ...]:

@@ -171,7 +171,7 @@ class SenderLink:
             if self._session.owner.limits.is_rabbitmq:
                 message = without_foreign_user(message, self._session.owner.user)
         else:
-            message = to_10(properties, body, self._address).message
+            message = self._converted(properties, body)
         if self._largest and len(message) > self._largest:
             taken = max(0, self._largest - (len(message) - len(body)))
             text = f"PRECONDITION_FAILED - message size {len(body)} is larger than configured max size {taken}"
@@ -199,6 +199,13 @@ class SenderLink:
             if number not in self._later:
                 self._later.add(number)
                 self._say(method, number, multiple=False)
+
+    def _converted(self, properties: bytes, body: bytes) -> bytes:
+        key = 1 + self._address[0]
+        found = to_10(properties, body, self._address[1:key], self._address[key + 1 :])
+        if found.lost:
+            self._session.lost(found.lost)
+        return found.message
 
     def _say(self, method: Method, number: int, *, multiple: bool) -> None:
         self._session.say(method, delivery_tag=number, multiple=multiple)

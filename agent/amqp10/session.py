@@ -4,11 +4,12 @@ write to it."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
-from agent.amqp.wire.methods import Method
+from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
@@ -42,6 +43,9 @@ class Owner(Protocol):
     def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
         """Note that `size` bytes of messages wait until the peer takes more."""
 
+    def lost(self, number: int, reasons: Iterable[str]) -> None:
+        """Count what a message of a channel loses by being converted."""
+
     def credited(self) -> None:
         """Note that the peer has given credit."""
 
@@ -73,6 +77,14 @@ class TranslatedSession:
             return
         call = methods.decode(payload)
         match call.method:
+            case (
+                methods.BASIC_ACK
+                | methods.BASIC_NACK
+                | methods.BASIC_QOS
+                | methods.BASIC_CONSUME
+                | methods.BASIC_CANCEL
+            ):
+                self._receive(call)
             case methods.CHANNEL_OPEN:
                 self.send(self._begin())
             case methods.CHANNEL_CLOSE:
@@ -81,17 +93,21 @@ class TranslatedSession:
                 self._link.attach(methods.QUEUE_DECLARE_OK)
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
-            case methods.BASIC_QOS:
-                self._receiver.limit(call["prefetch_count"])
-            case methods.BASIC_CONSUME:
-                self._receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
-            case methods.BASIC_CANCEL:
-                self._receiver.cancel(call["consumer_tag"])
-            case methods.BASIC_ACK | methods.BASIC_NACK:
-                is_accepted = call.method is methods.BASIC_ACK
-                self._receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
             case other if other is not methods.CHANNEL_CLOSE_OK:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def _receive(self, call: Call) -> None:
+        receiver = self._receiver
+        match call.method:
+            case methods.BASIC_QOS:
+                receiver.limit(call["prefetch_count"])
+            case methods.BASIC_CONSUME:
+                receiver.consume(call["consumer_tag"], no_ack=call["no_ack"])
+            case methods.BASIC_CANCEL:
+                receiver.cancel(call["consumer_tag"])
+            case method:
+                is_accepted = method is methods.BASIC_ACK
+                receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
 
     def content(self, kind: int, payload: bytes) -> None:
         """Take a header or a body of a publish."""
@@ -180,6 +196,10 @@ class TranslatedSession:
         if not self._is_refused and not self._is_ending:
             self._is_refused = True
             self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
+
+    def lost(self, reasons: Iterable[str]) -> None:
+        """Count what a message loses by being converted."""
+        self.owner.lost(self.number, reasons)
 
     @property
     def may_transfer(self) -> bool:

@@ -5,13 +5,14 @@ it, to the other a client of AMQP 1.0. Channels become sessions, each with one l
 is for; deliveries, publishes, acknowledgements and confirms become transfers and dispositions, a prefetch becomes
 credit. So the flow, what is refused, its limits and its status are the same for both protocols.
 
-Why: docs/decisions/0041-amqp10-by-translation.md
+Why: docs/decisions/0061-amqp10-by-translation.md
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired
@@ -182,6 +183,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._blocks is None and not self._is_blocked:
             self._credited_at = self._loop.time()
             self._blocks = self._loop.call_later(BLOCKED_AFTER, self._block)
+
+    def lost(self, number: int, reasons: Iterable[str]) -> None:
+        self.wire.lost(number, reasons)
 
     def credited(self) -> None:
         self._credited_at = self._loop.time()

@@ -53,7 +53,7 @@ _CONSTANTS: Final = {
     0x44: Value("ulong", 0),
     0x45: Value("list", ()),
 }
-_FIXED: Final = {
+_NUMBERS: Final = {
     0x50: ("ubyte", struct.Struct(">B")),
     0x51: ("byte", struct.Struct(">b")),
     0x52: ("uint", struct.Struct(">B")),
@@ -76,6 +76,7 @@ _FIXED: Final = {
     0x94: ("decimal128", struct.Struct("16s")),
     0x98: ("uuid", struct.Struct("16s")),
 }
+_FIXED: Final = {code: (name, number, number.size) for code, (name, number) in _NUMBERS.items()}
 _VARIABLE: Final = {
     0xA0: "binary",
     0xA1: "string",
@@ -92,7 +93,7 @@ _VARIABLE: Final = {
 }
 _TYPES: Final = {
     **{code: value.type for code, value in _CONSTANTS.items()},
-    **{code: name for code, (name, _) in _FIXED.items()},
+    **{code: name for code, (name, _, _) in _FIXED.items()},
     **_VARIABLE,
 }
 _CODES: Final = {
@@ -107,6 +108,7 @@ _CHECKED: Final = frozenset({_BOOLEAN, 0x72, 0x82})  # Python's values of other 
 _SMALL_SIZE: Final = -1
 _LARGE_SIZE: Final = -4
 _COMPOUND: Final = 0xC0  # and above: the size is followed by a count
+_new: Final = tuple.__new__  # half of what a NamedTuple's own takes
 _SIZE: Final = struct.Struct(">I")
 _SIZE_AND_COUNT: Final = struct.Struct(">II")
 # Of each code: the bytes of a value with its code, or minus those of its size; 0: there is no such code.
@@ -212,7 +214,7 @@ def _content(value: Value, depth: int) -> tuple[bytes, int]:
     if end != len(constructor):
         raise CodecError("an array's constructor is followed by something else")
     payloads = [_payload(code, _undescribed(item, descriptors), depth - 1 - len(descriptors)) for item in items]
-    _check_count(code, len(items), sum(map(len, payloads)))
+    _check_count(len(items), MAX_ZERO_WIDTH if code in _CONSTANTS else len(items))
     return constructor + b"".join(payloads), len(items)
 
 
@@ -243,7 +245,7 @@ def _sized(codes: Sequence[int], content: bytes, count: int) -> bytes:
 
 def decode(data: bytes, at: int = 0, *, end: int | None = None) -> tuple[Value, int]:
     """The value at `at`, which may reach to `end`, and where it ends."""
-    return _value(data, at, len(data) if end is None else min(end, len(data)), MAX_DEPTH)
+    return _value(data, at, len(data) if end is None or end > len(data) else end, MAX_DEPTH)
 
 
 def skip(data: bytes, at: int) -> int:
@@ -273,82 +275,79 @@ def skip(data: bytes, at: int) -> int:
     return at
 
 
-def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
-    if at >= end:
-        raise CodecError(CUT_OFF)
-    code = data[at]
+def _value(data: bytes, at: int, end: int, depth: int, *, code: int = 0) -> tuple[Value, int]:
+    """The value at `at`; with a `code`, an array's item, which has none itself."""
+    if not code:
+        if at >= end:
+            raise CodecError(CUT_OFF)
+        code = data[at]
+        at += 1
+    if code in _FIXED:
+        name, number, size = _FIXED[code]
+        after = at + size
+        if after > end:
+            raise CodecError(CUT_OFF)
+        (plain,) = number.unpack_from(data, at)
+        if code in _CHECKED and number.pack(plain) != data[at:after]:
+            if code == _BOOLEAN:
+                raise CodecError("an AMQP 1.0 boolean is neither 0 nor 1")
+            plain = data[at:after]
+        return _new(Value, (name, plain)), after
+    if code in _VARIABLE:
+        return _sized_value(code, data, at, end, depth=depth)
+    if code in _CONSTANTS:
+        return _CONSTANTS[code], at
     if code:
-        return _read(code, data, at + 1, end=end, depth=depth)
+        raise CodecError(f"unknown AMQP 1.0 code 0x{code:02x}")
     _check_depth(depth)
-    descriptor, at = _value(data, at + 1, end, depth - 1)
+    descriptor, at = _value(data, at, end, depth - 1)
     value, at = _value(data, at, end, depth - 1)
     return Value("described", (descriptor, value)), at
 
 
-def _read(code: int, data: bytes, at: int, *, end: int, depth: int) -> tuple[Value, int]:
-    """The value of which the bytes behind the code are at `at`."""
-    if code in _CONSTANTS:
-        return _CONSTANTS[code], at
-    if code not in _FIXED:
-        return _read_sized(code, data, at, end=end, depth=depth)
-    name, number = _FIXED[code]
-    after = at + number.size
-    if after > end:
-        raise CodecError(CUT_OFF)
-    plain = number.unpack_from(data, at)[0]
-    if code in _CHECKED and number.pack(plain) != data[at:after]:
-        if code == _BOOLEAN:
-            raise CodecError("a boolean is neither 0 nor 1")
-        plain = data[at:after]
-    return Value(name, plain), after
-
-
-def _read_sized(code: int, data: bytes, at: int, *, end: int, depth: int) -> tuple[Value, int]:
-    name = _VARIABLE.get(code)
-    if name is None:
-        raise CodecError(f"unknown AMQP 1.0 code 0x{code:02x}")
+def _sized_value(code: int, data: bytes, at: int, end: int, *, depth: int) -> tuple[Value, int]:
+    name = _VARIABLE[code]
     size, at = _number(code, data, at, end)
     after = at + size
     if after > end:
         raise CodecError(CUT_OFF)
     if name == "binary":
-        return Value(name, data[at:after]), after
+        return _new(Value, (name, data[at:after])), after
     if code < _COMPOUND:
-        return Value(name, data[at:after].decode("utf-8", "surrogateescape")), after
+        return _new(Value, (name, data[at:after].decode("utf-8", "surrogateescape"))), after
     _check_depth(depth)
     count, at = _number(code, data, at, after)
+    plain: Any
     if name == "array":
         plain, at = _read_array(data, at, after, count=count, depth=depth - 1)
-        value = Value(name, plain)
     else:
-        value, at = _read_items(name, data, at, end=after, count=count, depth=depth - 1)
+        plain, at = _read_items(data, at, after, count=count, depth=depth - 1)
     if at != after:
-        raise CodecError(f"a {name} is longer than its {count} items")
-    return value, after
+        raise CodecError(f"an AMQP 1.0 {name} is longer than its {count} items")
+    if name == "map":
+        if count % 2:
+            raise CodecError("an AMQP 1.0 map has a key without a value")
+        plain = tuple(zip(plain[::2], plain[1::2], strict=True))
+    return Value(name, plain), after
 
 
-def _read_items(name: str, data: bytes, at: int, *, end: int, count: int, depth: int) -> tuple[Value, int]:
-    if count > end - at:
-        raise CodecError(f"a {name} of {count} items has {end - at} bytes")
+def _read_items(data: bytes, at: int, end: int, *, count: int, depth: int) -> tuple[tuple[Value, ...], int]:
+    _check_count(count, end - at)
     items: list[Value] = []
     for _ in range(count):
         item, at = _value(data, at, end, depth)
         items.append(item)
-    if name == "list":
-        return Value(name, tuple(items)), at
-    if count % 2:
-        raise CodecError("a map has a key without a value")
-    return Value(name, tuple(zip(items[::2], items[1::2], strict=True))), at
+    return tuple(items), at
 
 
 def _read_array(data: bytes, at: int, end: int, *, count: int, depth: int) -> tuple[Array, int]:
     start = at
     code, descriptors, at = _constructor(data, at, end, depth)
     constructor = data[start:at]
-    _check_count(code, count, end - at)
+    _check_count(count, MAX_ZERO_WIDTH if code in _CONSTANTS else end - at)
     items: list[Value] = []
     for _ in range(count):
-        item, at = _read(code, data, at, end=end, depth=depth - len(descriptors))
+        item, at = _value(data, at, end, depth - len(descriptors), code=code)
         for descriptor in reversed(descriptors):
             item = Value("described", (descriptor, item))
         items.append(item)
@@ -369,9 +368,9 @@ def _constructor(data: bytes, at: int, end: int, depth: int) -> tuple[int, list[
     return data[at], descriptors, at + 1
 
 
-def _check_count(code: int, count: int, size: int) -> None:
-    if count > (MAX_ZERO_WIDTH if code in _CONSTANTS else size):
-        raise CodecError(f"an array of {count} items has {size} bytes")
+def _check_count(count: int, largest: int) -> None:
+    if count > largest:
+        raise CodecError(f"an AMQP 1.0 list, map or array of {count} items has room for {largest}")
 
 
 def _check_depth(depth: int) -> None:
@@ -381,7 +380,8 @@ def _check_depth(depth: int) -> None:
 
 def _number(code: int, data: bytes, at: int, end: int) -> tuple[int, int]:
     """A size or count, and its end."""
-    after = at + (1 if _WIDTHS[code] == _SMALL_SIZE else 4)
-    if after > end:
+    if _WIDTHS[code] == _SMALL_SIZE and at < end:
+        return data[at], at + 1
+    if at + 4 > end:
         raise CodecError(CUT_OFF)
-    return int.from_bytes(data[at:after], "big"), after
+    return _SIZE.unpack_from(data, at)[0], at + 4

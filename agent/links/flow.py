@@ -220,6 +220,7 @@ class Flow:
         out = self._out = self._up.wire.begin_channel()
         await self._ask_for_confirms(into)
         out.on_cancel = self._end_cancelled
+        into.losses = out.losses = self._counts.converted_with_loss
         target = self._target = self._window.target = self._made_target(into)
         into.closed.add_done_callback(self._learn)
         if self.is_watched:

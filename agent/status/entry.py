@@ -39,6 +39,7 @@ class Meter(Protocol):
     given_back: int
     dropped: dict[str, int]
     quarantined: dict[str, int]
+    converted_with_loss: dict[str, int]
 
     @property
     def transfer(self) -> Histogram:
@@ -57,6 +58,7 @@ class Totals:
         self.forwarded = self.bytes = self.redelivered = self.returned = self.taken = self.given_back = 0
         self.dropped: dict[str, int] = Counter()
         self.quarantined: dict[str, int] = Counter()
+        self.converted_with_loss: dict[str, int] = Counter()
         self.transfer, self.binding_sync = Histogram(transfer), Histogram(binding_sync)
 
     def add(self, meter: Meter) -> None:
@@ -70,6 +72,8 @@ class Totals:
             self.dropped[reason] += number
         for reason, number in meter.quarantined.items():
             self.quarantined[reason] += number
+        for reason, number in meter.converted_with_loss.items():
+            self.converted_with_loss[reason] += number
         self.transfer.add(meter.transfer)
         self.binding_sync.add(meter.binding_sync)
 

@@ -211,6 +211,13 @@ LINK_METRICS: Final = (
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
+        "federation_agent_converted_with_loss_messages_total",
+        "Messages that lost something by being converted from or to AMQP 1.0; one may count under several reasons.",
+        count=lambda meter: [("", f',reason="{name}"', count) for name, count in meter.converted_with_loss.items()],
+        labels=("reason",),
+        brief=Brief.UPSTREAM,
+    ),
+    LinkMetric(
         "federation_agent_reconnects_total",
         "How often the link lost its connections; attempts while it is down are not counted.",
         labels=("side", "reason"),

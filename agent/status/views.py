@@ -81,6 +81,9 @@ class CountsView(TypedDict):
     dropped: Count
     quarantined: Count
     returned: Count
+    converted_with_loss: Annotated[
+        dict[str, int], "Messages that lost something by being converted from or to AMQP 1.0, by what they lost."
+    ]
     in_flight: Count
     backlog: Annotated[Count | None, "Messages upstream and in the agent; null while unknown."]
     backlog_is_exact: Annotated[bool, "Whether no more than `backlog` messages wait."]
@@ -176,6 +179,7 @@ def _counts(entry: BoardEntry, gauges: Gauges) -> CountsView:
         "dropped": sum(meter.dropped.values()),
         "quarantined": sum(meter.quarantined.values()),
         "returned": meter.returned,
+        "converted_with_loss": dict(meter.converted_with_loss),
         "in_flight": gauges.in_flight,
         "backlog": gauges.backlog,
         "backlog_is_exact": gauges.backlog is not None and gauges.backlog_is_exact,

@@ -60,15 +60,15 @@ class Beginning:
 
     def environment(self) -> dict[str, str]:
         """Of the node's process, and of what it starts."""
+        self._prepare()
         inside = self._release.inside
-        if not self._directory.exists():
-            self._prepare()
         flags = f"-eval '{{ok, ok}} = file:script(\"{inside(self._directory / SCRIPT)}\").'"
         return {"PATH": f"{inside(self._directory / ERLANG.name / 'bin')}:{PATH}", "ERL_AFLAGS": flags}
 
     def keep_modules(self, evaluate: Callable[[str], str]) -> None:
         """For the nodes that start after the one which evaluates this. One worker at a time: it keeps a node busy for
         seconds, which then accepts no other caller."""
+        self._prepare()  # a package that was installed since its start has made this another directory
         kept = self._directory / MODULES
         with kept.with_name(KEEPING).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -79,6 +79,8 @@ class Beginning:
 
     def _prepare(self) -> None:
         """An Erlang whose nodes start no other for epmd: RabbitMQ does each minute, and the lab's own epmd runs."""
+        if self._directory.exists():
+            return
         part = self._directory.with_name(f"{self._directory.name}.{secrets.token_hex(4)}")
         installed = self._release.root / ERLANG
         [erts] = installed.glob("erts-*")

@@ -1,0 +1,122 @@
+"""Shovels whose ends speak AMQP 1.0, on brokers that have it as a plugin and on those that have it in their core."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import named, running, shovels, wait_error
+from tests.integration.shovels.test_resets import COUNT, PREFETCH, RESETS, ProxyTo, all_taken, reconnects, reset_while
+from tests.lab.node import DEFAULT_PLUGINS, Node
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+PLUGIN: Final = "rabbitmq_amqp1_0"
+WITH_PLUGIN: Final = "here"
+IN_CORE: Final = "sid"
+RELEASES: Final = (WITH_PLUGIN, pytest.param(IN_CORE, marks=pytest.mark.versions))
+
+
+@dataclass(frozen=True, slots=True)
+class Amqp10:
+    """A vhost of a broker that speaks AMQP 1.0, and how it spells addresses."""
+
+    site: Site
+    is_in_core: bool
+
+    def address(self, queue: str) -> str:
+        return f"/queues/{quote(queue, safe='')}" if self.is_in_core else f"/amq/queue/{queue}"
+
+    def end(self, which: str, queue: str, *, port: int | None = None) -> dict[str, Any]:
+        """The keys of one end of a shovel."""
+        uri = self.site.node.uri(self.site.vhost, port=port)
+        return {f"{which}-protocol": "amqp10", f"{which}-uri": uri, f"{which}-address": self.address(queue)}
+
+
+@pytest.fixture(params=RELEASES)
+def ten(request: pytest.FixtureRequest, broker_on: Callable[..., Node], site_on: SiteOn) -> Amqp10:
+    if request.param == WITH_PLUGIN:
+        return Amqp10(site_on(broker_on(None, plugins=(*DEFAULT_PLUGINS, PLUGIN), name="amqp10")), is_in_core=False)
+    return Amqp10(site_on(broker_on(request.param)), is_in_core=True)
+
+
+def old_end(which: str, site: Site, queue: str, *, port: int | None = None) -> dict[str, Any]:
+    """The keys of an end that speaks AMQP 0-9-1."""
+    return {f"{which}-uri": site.node.uri(site.vhost, port=port), f"{which}-queue": queue}
+
+
+def ends(kind: str, ten: Amqp10, here: Site, *, ports: tuple[int | None, int | None] = (None, None)) -> dict[str, Any]:
+    """A shovel from `src` to `dest`; `kind` says which ends speak AMQP 1.0."""
+    source, destination = ports
+    start = ten.end("src", "src", port=source) if kind != "to" else old_end("src", here, "src", port=source)
+    end = (
+        ten.end("dest", "dest", port=destination) if kind != "from" else old_end("dest", here, "dest", port=destination)
+    )
+    return start | end
+
+
+def sites(kind: str, ten: Amqp10, here: Site) -> tuple[Site, Site]:
+    return here if kind == "to" else ten.site, here if kind == "from" else ten.site
+
+
+KINDS: Final = ("both", "from", "to")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_pass(agent_of: AgentOf, here: Site, ten: Amqp10, kind: str) -> None:
+    source, destination = sites(kind, ten, here)
+    source.queue(name="src")
+    destination.queue(name="dest")
+    running(agent_of(here.node), here, ends(kind, ten, here))
+    source.publish(numbered(500), "src", exchange="")
+    assert destination.take(500, queue="dest") == numbered(500)
+    eventually(lambda: depth(source.uri, "src") == 0, what="all are acknowledged")
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_resets_lose_nothing(
+    agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
+) -> None:
+    source, destination = sites(kind, ten, here)
+    source.queue(name="src")
+    destination.queue(name="dest")
+    proxy = proxy_to((source if end == "source" else destination).node)
+    ports = (proxy.port, None) if end == "source" else (None, proxy.port)
+    definition = ends(kind, ten, here, ports=ports) | {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
+    agent = running(agent_of(here.node), here, definition)
+    part = COUNT // RESETS
+    reset_while(
+        agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
+    )
+    agent.wait_for("running", named(here))
+    eventually(lambda: depth(source.uri, "src") == 0, 30, what="the source is drained")
+    came = Counter(all_taken(destination))
+    assert set(came) == set(numbered(COUNT))
+    assert came.total() - len(came) <= RESETS * PREFETCH
+    assert reconnects(agent) >= RESETS
+
+
+def test_a_missing_address(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
+    """It is tried again, and goes on once the queue is there. RabbitMQ 3.10 doesn't look for that of a destination."""
+    ten.site.queue(name="dest")
+    agent = waiting(agent_of(here.node), here, ends("both", ten, here))
+    wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "no queue 'src'")
+    ten.site.queue(name="src")
+    agent.wait_for("running", named(here))
+    ten.site.publish(numbered(10), "src", exchange="")
+    assert ten.site.take(10, queue="dest") == numbered(10)
+
+
+def waiting(agent: Agent, site: Site, definition: dict[str, Any]) -> Agent:
+    agent.write({site.vhost: shovels(definition)}).start()
+    agent.wait_for("backoff", named(site))
+    return agent
