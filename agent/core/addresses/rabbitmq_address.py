@@ -58,10 +58,10 @@ def node_at(address: str) -> tuple[str, str]:
 
 
 def in_other_form(address: str, *, is_source: bool, since_4_0: bool) -> str | None:
-    """The address as a release of RabbitMQ takes it, if it is in the form of other releases. Releases from 4.0 on have
-    none for an exchange as a source."""
+    """The address as a release of RabbitMQ takes it, if it is in the form of other releases. None for an exchange as a
+    source: releases from 4.0 on have no such address, and before each connection leaves a queue behind."""
     found = addressed(address)
-    if found is None or found.is_old is not since_4_0 or (since_4_0 and is_source and found.kind == "exchange"):
+    if found is None or found.is_old is not since_4_0 or (is_source and found.kind == "exchange"):
         return None
     if since_4_0:
         parts = (f"/{found.kind}s", *map(encode, [found.name, *([] if found.key is None else [found.key])]))

@@ -61,7 +61,8 @@ def test_the_form_since_4_0(address: str, is_source: bool, other: str | None) ->
     ("address", "is_source", "other"),
     [
         ("/queues/a%2Fb%20c", True, "/amq/queue/a%2Fb c"),
-        ("/exchanges/x/k", True, "/exchange/x/k"),
+        ("/exchanges/x/k", False, "/exchange/x/k"),
+        ("/exchanges/x/k", True, None),
         ("/exchanges/x/", False, "/exchange/x"),
         ("/queue/a", True, None),
         ("a", False, None),
