@@ -67,29 +67,27 @@ class Handshake:
         self._is_anonymous = is_anonymous
         self._send = send
         self.is_logged_in = False  # and waits for the peer's opening
-        self._header: bytes | None = frames.SASL_HEADER
+        self._header = frames.SASL_HEADER  # that is due
 
     def begin(self) -> None:
         self._send(frames.SASL_HEADER)
 
-    def take(self, data: bytes) -> int:
-        """Consume what is complete; return how many bytes that is."""
-        at = 0
-        while self.peer is None and self.refusal is None:
-            if self._header:
-                begin = data[at : at + len(self._header)]
-                if not self._header.startswith(begin):
-                    raise self._stranger(begin)
-                if len(begin) < len(self._header):
-                    break
-                at, self._header = at + len(begin), b""
-                continue
-            found = frames.find_frame(data, at, LARGEST_FRAME)
-            if found is None:
-                break
-            _, _, start, at = found
-            if start < at:
-                self._received(performatives.decode(data, start, end=at)[0])
+    def take(self, data: bytes, at: int) -> int:
+        """Consume the header or frame at `at`; return its end, or `at` if it isn't complete."""
+        if self._header:
+            begin = data[at : at + len(self._header)]
+            if not self._header.startswith(begin):
+                raise self._stranger(begin)
+            if len(begin) == len(self._header):
+                self._header = b""
+                at += len(begin)
+            return at
+        found = frames.find_frame(data, at, LARGEST_FRAME)
+        if found is None:
+            return at
+        _, _, begins, at = found
+        if begins < at:
+            self._received(performatives.decode(data, begins, end=at)[0])
         return at
 
     def _stranger(self, begin: bytes) -> PermanentError:

@@ -6,7 +6,7 @@ A prefetch becomes credit: as much as is missing between it and what is delivere
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -16,14 +16,12 @@ from agent.amqp10 import performatives
 from agent.amqp10.bare import BareMessages, Taken
 from agent.amqp10.conditions import Refusal
 from agent.amqp10.conversion import to_091
+from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections
 from agent.amqp10.terminus import Terminus
 from agent.amqp10.types import Value
 from agent.core.fields import Table
-
-if TYPE_CHECKING:
-    from agent.amqp10.session import TranslatedSession
 
 LARGEST_MESSAGE: Final = (
     128 * 1024 * 1024
@@ -53,7 +51,7 @@ def filter_set(arguments: Table) -> dict[str, Value] | None:
 
 
 class ReceiverLink:
-    def __init__(self, session: TranslatedSession, terminus: Terminus) -> None:
+    def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session
         self._terminus = terminus
         self._bare = BareMessages()

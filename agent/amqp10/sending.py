@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -17,11 +17,9 @@ from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
 from agent.amqp10.conditions import Refusal
 from agent.amqp10.conversion import to_10
+from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.terminus import Terminus
-
-if TYPE_CHECKING:
-    from agent.amqp10.session import TranslatedSession
 
 _SERIAL: Final = 1 << 32
 _TOO_LARGE: Final = 406
@@ -30,7 +28,7 @@ _ROOM: Final = 64  # bytes of a frame that a transfer's own fields take, at most
 
 
 class SenderLink:
-    def __init__(self, session: TranslatedSession, terminus: Terminus) -> None:
+    def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session
         self._terminus = terminus
         self._is_attached = False

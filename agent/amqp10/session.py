@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -13,7 +13,7 @@ from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
-from agent.amqp10.handshake import PeerLimits
+from agent.amqp10.link import SessionOwner
 from agent.amqp10.performatives import Performed
 from agent.amqp10.receiving import ReceiverLink
 from agent.amqp10.sending import SenderLink
@@ -26,37 +26,10 @@ _PUBLISH: Final = 60 << 16 | 40
 _NOT_IMPLEMENTED: Final = 540
 
 
-class Owner(Protocol):
-    """The connection that a session uses."""
-
-    limits: PeerLimits
-    largest_frame: int  # that the peer takes
-    name: str
-    user: bytes  # that it knows the agent by; empty if a certificate or nothing says who that is
-
-    def send(self, data: bytes | memoryview) -> None:
-        """Write frames to the peer, with all else that this turn brings."""
-
-    def feed(self, data: bytes) -> None:
-        """Give frames to the data path."""
-
-    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
-        """Note that `size` bytes of messages wait until the peer takes more."""
-
-    def lost(self, number: int, reasons: Iterable[str]) -> None:
-        """Count what a message of a channel loses by being converted."""
-
-    def credited(self) -> None:
-        """Note that the peer has given credit."""
-
-    def forget(self, session: TranslatedSession) -> None:
-        """Both sides have ended the session."""
-
-
 class TranslatedSession:
     """`number` is that of the channel; the session has the one before, since AMQP 1.0 counts from 0."""
 
-    def __init__(self, number: int, terminus: Terminus, owner: Owner) -> None:
+    def __init__(self, number: int, terminus: Terminus, owner: SessionOwner) -> None:
         self.number = number
         self.owner = owner
         self._link: ReceiverLink | SenderLink = (ReceiverLink if terminus.is_source else SenderLink)(self, terminus)
@@ -110,8 +83,9 @@ class TranslatedSession:
                 receiver.settle(call["delivery_tag"], multiple=call["multiple"], is_accepted=is_accepted)
 
     def content(self, kind: int, payload: bytes) -> None:
-        """Take a header or a body of a publish."""
-        self._sender.content(kind, payload)
+        """Take a header or a body of a publish; what comes after a refusal isn't published, as by 0-9-1."""
+        if not self._is_refused:
+            self._sender.content(kind, payload)
 
     # What the peer sends
 
@@ -180,7 +154,7 @@ class TranslatedSession:
         else:
             self.refuse(refusal_of(performed["error"]))
             self.send(performatives.END.encode())
-        self.owner.forget(self)
+        self.owner.forget(self.number)
 
     # What its link uses
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
+from agent.amqp.wire.budget import Budget, Turn
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
@@ -47,10 +49,19 @@ _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an
 class Translator(asyncio.Transport, asyncio.Protocol):
     """One connection; `wire` is its 0-9-1 side."""
 
-    def __init__(self, terms: Terms, terminus: Terminus, *, name: str, hostname: str, is_anonymous: bool) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        terminus: Terminus,
+        *,
+        name: str,
+        hostname: str,
+        is_anonymous: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         """`name` is shown by the broker; `is_anonymous`: the URI names no user."""
         super().__init__()
-        self.wire = WireConnection(terms)
+        self.wire = WireConnection(terms, clock=clock)
         self.name = name
         self.limits = UNKNOWN
         self.largest_frame = frames.SMALLEST  # that the peer takes
@@ -61,7 +72,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._handshake: Handshake | None = Handshake(
             terms, name=name, hostname=hostname, is_anonymous=is_anonymous, send=self.send
         )
-        self._received = b""  # the beginning of a frame
+        self._received = b""  # the beginning of a frame, or what is read in the next turn
+        self._budget = Budget(clock, Turn.of(self._loop))
+        self._is_behind = False  # has read all that it may in this turn
         self._from_wire = b""  # the beginning of a frame
         self._sessions: dict[int, TranslatedSession] = {}  # by the wire's channel
         self._by_peer: dict[int, TranslatedSession] = {}  # by the peer's channel
@@ -71,7 +84,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
-        self._waiting: set[TranslatedSession] = set()  # for credit
+        self._waiting: set[object] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
         self._credited_at = 0.0
         self._is_blocked = False
@@ -89,9 +102,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.wire.closed.done():
             return
-        received = self._received + data if self._received else data
+        self._received = self._received + data if self._received else data
+        if not self._is_behind:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Translate what was received, as much as one turn of the loop allows."""
+        self._is_behind = False
+        if self.wire.closed.done():
+            return
         try:
-            self._received = received[self._read(received) :]
+            self._received = self._received[self._read(self._received) :]
             self._flush()
             self._feed()
         except BrokerError as error:
@@ -171,7 +192,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def feed(self, data: bytes) -> None:
         self._for_wire.append(data)
 
-    def waits_for_credit(self, session: TranslatedSession, size: int) -> None:
+    def waits_for_credit(self, session: object, size: int) -> None:
         if not size:
             self._waiting.discard(session)
             self._release(session)
@@ -190,10 +211,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 
-    def forget(self, session: TranslatedSession) -> None:
-        self._sessions.pop(session.number, None)
-        self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
-        self.waits_for_credit(session, 0)
+    def forget(self, number: int) -> None:
+        session = self._sessions.pop(number, None)
+        self._by_peer = {peer: each for peer, each in self._by_peer.items() if each is not session}
+        if session is not None:
+            self.waits_for_credit(session, 0)
 
     # Inside: to the peer
 
@@ -251,25 +273,45 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # Inside: to the wire
 
     def _read(self, data: bytes) -> int:
-        at = 0
-        if self._handshake is not None and self._handshake.peer is None:
-            at = self._handshake.take(data)
-            if self._handshake.refusal is not None:
-                self._close(self._handshake.refusal)
-            elif self._handshake.peer is not None:
-                self._opened(self._handshake.peer)
-            if self._handshake.peer is None:
-                return at
-        while (found := frames.find_frame(data, at, LARGEST_FRAME)) is not None:
-            kind, number, begin, after = found
-            if kind != frames.AMQP:
-                raise CodecError("a frame of the login after it")
-            if begin == after:
-                self.feed(wire.HEARTBEAT_FRAME)
-            else:
-                self._performed(number, data, begin, after)
+        """Translate what is complete; return how many bytes that is. A peer decides how much work a byte is, so what a
+        turn has no time for is left for the next one."""
+        at, budget = 0, self._budget
+        budget.start()
+        while (after := self._read_one(data, at)) > at:
             at = after
+            if budget.is_spent():
+                self._is_behind = True
+                budget.turn.put_off(self._go_on)
+                if self._socket is not None and not self._socket.is_closing():
+                    self._socket.pause_reading()
+                break
         return at
+
+    def _read_one(self, data: bytes, at: int) -> int:
+        """The end of the header or frame at `at`, which is done then; `at` itself if it isn't complete."""
+        if self._handshake is not None and self._handshake.peer is None:
+            return self._log_in(self._handshake, data, at)
+        found = frames.find_frame(data, at, LARGEST_FRAME)
+        if found is None:
+            return at
+        kind, number, begin, after = found
+        if kind != frames.AMQP:
+            raise CodecError("a frame of the login after it")
+        if begin == after:
+            self.feed(wire.HEARTBEAT_FRAME)
+        else:
+            self._performed(number, data, begin, after)
+        return after
+
+    def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
+        if handshake.refusal is not None:  # what follows means nothing
+            return at
+        after = handshake.take(data, at)
+        if handshake.refusal is not None:
+            self._close(handshake.refusal)
+        elif handshake.peer is not None:
+            self._opened(handshake.peer)
+        return after
 
     def _opened(self, limits: PeerLimits) -> None:
         self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
@@ -341,8 +383,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             room[:size] = self._unfed[:size]
             self._unfed = self._unfed[size:]
             self.wire.buffer_updated(size)
-        if not self._unfed and not self._is_paused and not self.is_closing() and self._socket is not None:
-            self._socket.resume_reading()
+        if self._unfed or self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
+            return
+        self._socket.resume_reading()
 
 
 def translated(terminus: Terminus, name: str) -> Wired:

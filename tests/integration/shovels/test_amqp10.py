@@ -13,11 +13,12 @@ import pytest
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import named, running, shovels, wait_error
+from tests.integration.shovels.shoveling import ask, named, running, shovels, wait_error
 from tests.integration.shovels.test_resets import COUNT, PREFETCH, RESETS, ProxyTo, all_taken, reconnects, reset_while
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 PLUGIN: Final = "rabbitmq_amqp1_0"
 WITH_PLUGIN: Final = "here"
@@ -81,8 +82,17 @@ def test_messages_pass(agent_of: AgentOf, here: Site, ten: Amqp10, kind: str) ->
     eventually(lambda: depth(source.uri, "src") == 0, what="all are acknowledged")
 
 
-@pytest.mark.parametrize("end", ["source", "destination"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        ("both", "source"),
+        ("to", "destination"),
+        thorough("both", "destination"),
+        thorough("from", "source"),
+        thorough("from", "destination"),
+        thorough("to", "source"),
+    ],
+)
 def test_resets_lose_nothing(
     agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
 ) -> None:
@@ -120,3 +130,54 @@ def waiting(agent: Agent, site: Site, definition: dict[str, Any]) -> Agent:
     agent.write({site.vhost: shovels(definition)}).start()
     agent.wait_for("backoff", named(site))
     return agent
+
+
+@pytest.fixture
+def core(broker_on: Callable[..., Node], site_on: SiteOn) -> Amqp10:
+    return Amqp10(site_on(broker_on(IN_CORE)), is_in_core=True)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("kind", ["both", "to"])
+def test_a_full_destination(agent_of: AgentOf, here: Site, core: Amqp10, kind: str) -> None:
+    """What is refused is tried again, in its order, and nothing is lost."""
+    source, destination = sites(kind, core, here)
+    source.queue(name="src")
+    destination.node.admin.queue(
+        destination.vhost, "dest", arguments={"x-max-length": 5, "x-overflow": "reject-publish"}
+    )
+    agent = running(agent_of(here.node), here, ends(kind, core, here))
+    source.publish(numbered(20), "src", exchange="")
+    wait_error(agent, here, "refused")
+    came: list[str] = []
+    while len(came) < 20:
+        came += destination.take(min(5, 20 - len(came)), queue="dest")
+    assert sorted(came) == sorted(numbered(20))
+    eventually(lambda: depth(source.uri, "src") == 0, what="all are acknowledged")
+
+
+@pytest.mark.versions
+def test_nothing_takes_them(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
+    """They stay at the source until a queue is bound."""
+    core.site.queue(name="src").exchange("x", "direct")
+    definition = ends("both", core, here) | {"dest-address": "/exchanges/x/key"}
+    agent = running(agent_of(here.node), here, definition)
+    core.site.publish(numbered(20), "src", exchange="")
+    wait_error(agent, here, "refused")
+    core.site.queue("key", name="dest", exchange="x")
+    assert sorted(core.site.take(20, queue="dest")) == sorted(numbered(20))
+    eventually(lambda: depth(core.site.uri, "src") == 0, what="all are acknowledged")
+
+
+@pytest.mark.versions
+def test_a_message_that_is_too_large(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
+    """It goes to the quarantine beside its source, and the others pass."""
+    source, destination = here, core.site
+    source.queue(name="src")
+    destination.queue(name="dest")
+    agent = running(agent_of(here.node), here, ends("to", core, here))
+    source.publish(["x" * (17 * 1024 * 1024)], "src", exchange="")
+    source.publish(numbered(20), "src", exchange="")
+    assert destination.take(20, queue="dest") == numbered(20)
+    eventually(lambda: depth(source.uri, "src") == 0, what="it is in the quarantine")
+    assert ask(agent, "/api/links")[0]["quarantined"] == 1
