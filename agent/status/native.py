@@ -16,7 +16,8 @@ from agent.status.json_schema import Count, LinkId
 from agent.status.views import EndsView, ends, shown_uri
 
 _UP: Final[Mapping[Status, str]] = {**dict.fromkeys(MOVING, "running"), Status.STARTING: "starting"}
-PROTOCOLS: Final = ("amqp091", "amqp10")
+AMQP091: Final = "amqp091"
+AMQP10: Final = "amqp10"
 UNLIMITED: Final = "unlimited"
 BLOCKED: Final = "blocked"
 SHUTDOWN: Final = "shutdown"
@@ -46,8 +47,8 @@ class NativeShovel(TypedDict):
     timestamp: str
     src_uri: str
     dest_uri: str
-    src_protocol: Annotated[str, ("enum", PROTOCOLS)]
-    dest_protocol: Annotated[str, ("enum", PROTOCOLS)]
+    src_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
+    dest_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
     forwarded: Count
     remaining: Literal["unlimited"] | Count
     remaining_unacked: Literal["unlimited"] | Count
@@ -133,7 +134,7 @@ def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
     uri = shown_uri(gauges.destination, link.shovel.destination_uris) or ""
-    protocols = {f"{end}_protocol": PROTOCOLS[f"{end}-address" in keys] for end in ("src", "dest")}
+    protocols = {f"{end}_protocol": AMQP10 if f"{end}-address" in keys else AMQP091 for end in ("src", "dest")}
     return {"dest_uri": uri} | protocols | {key.replace("-", "_"): keys[key] for key in keys}
 
 
