@@ -41,6 +41,11 @@ class PeerLimits:
         return fields.get(self.properties, "product") == fields.text("RabbitMQ")
 
     @property
+    def shows_queues(self) -> bool:
+        """True if it answers requests about its queues, as RabbitMQ does since 4.0."""
+        return self.is_rabbitmq and not self.is_rabbitmq_3
+
+    @property
     def is_rabbitmq_3(self) -> bool:
         """True if AMQP 1.0 is a plugin there."""
         version = fields.get(self.properties, "version")
@@ -68,6 +73,10 @@ class Handshake:
         self._send = send
         self.is_logged_in = False  # and waits for the peer's opening
         self._header = frames.SASL_HEADER  # that is due
+
+    @property
+    def is_refused(self) -> bool:
+        return self.refusal is not None
 
     def begin(self) -> None:
         self._send(frames.SASL_HEADER)

@@ -21,7 +21,7 @@ class SessionOwner(Protocol):
     def send(self, data: bytes | memoryview) -> None:
         """Write frames to the peer, with all else that this turn brings."""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Give frames to the data path."""
 
     def waits_for_credit(self, session: object, size: int) -> None:
@@ -33,8 +33,8 @@ class SessionOwner(Protocol):
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         """Count what a message of a channel loses by being converted."""
 
-    def forget(self, number: int) -> None:
-        """Both sides have ended the session of this channel."""
+    def forget(self, session: LinkSession) -> None:
+        """Both sides have ended the session."""
 
 
 class LinkSession(Protocol):

@@ -24,6 +24,7 @@ from agent.amqp10.terminus import Terminus
 _SERIAL: Final = 1 << 32
 _TOO_LARGE: Final = 406
 _CONTENT: Final = struct.Struct(">HHQ")
+_NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _ROOM: Final = 64  # bytes of a frame that a transfer's own fields take, at most
 
 
@@ -46,7 +47,7 @@ class SenderLink:
         self._waiting: deque[bytes] = deque()
         self._waiting_size = 0
         self._is_waiting = False  # as the connection knows
-        self._rest = memoryview(b"")  # of the message that is being written
+        self._rest = _NOTHING  # of the message that is being written
         self._delivery_id = 0  # of the next message
         self._confirmed = 0  # up to this publish, all of them
         self._later: set[int] = set()  # that are confirmed behind that
@@ -94,8 +95,9 @@ class SenderLink:
 
     def leave(self) -> None:
         """Write nothing more."""
+        self._body = []
         self._waiting.clear()
-        self._rest, self._waiting_size = memoryview(b""), 0
+        self._rest, self._waiting_size = _NOTHING, 0
         self.write()
 
     # What the peer does
@@ -146,7 +148,7 @@ class SenderLink:
                 self._credit -= 1
                 self._delivery_count = (self._delivery_count + 1) % _SERIAL
             part = self._rest[: session.owner.largest_frame - _ROOM]
-            self._rest = self._rest[len(part) :]
+            self._rest = self._rest[len(part) :] or _NOTHING
             session.transfer(_transfer(self._delivery_id if is_first else None, more=bool(self._rest)), part)
             if is_first:
                 self._delivery_id = (self._delivery_id + 1) % _SERIAL
@@ -209,8 +211,8 @@ class SenderLink:
         self._session.say(method, delivery_tag=number, multiple=multiple)
 
     def _advance(self, to: int) -> None:
+        self._later.difference_update(range(self._confirmed + 1, to + 1))
         self._confirmed = to
-        self._later = {number for number in self._later if number > to}
         while self._confirmed + 1 in self._later:
             self._confirmed += 1
             self._later.discard(self._confirmed)

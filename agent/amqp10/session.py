@@ -14,6 +14,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.link import SessionOwner
+from agent.amqp10.management import ManagementLinks
 from agent.amqp10.performatives import Performed
 from agent.amqp10.receiving import ReceiverLink
 from agent.amqp10.sending import SenderLink
@@ -32,9 +33,13 @@ class TranslatedSession:
     def __init__(self, number: int, terminus: Terminus, owner: SessionOwner) -> None:
         self.number = number
         self.owner = owner
-        self._link: ReceiverLink | SenderLink = (ReceiverLink if terminus.is_source else SenderLink)(self, terminus)
-        self._is_ending = False  # as the data path asked
-        self._is_refused = False  # by the peer, as the data path knows
+        self._terminus = terminus
+        self._link: ReceiverLink | SenderLink | ManagementLinks = (ReceiverLink if terminus.is_source else SenderLink)(
+            self, terminus
+        )
+        self._is_ending = False
+        self._is_refused = False  # as the data path knows
+        self._is_awaited = False  # its end
         self._next_incoming = 0
         self._window = _WINDOW  # transfers that the peer may still send
         self._next_outgoing = 0
@@ -61,13 +66,30 @@ class TranslatedSession:
             case methods.CHANNEL_OPEN:
                 self.send(self._begin())
             case methods.CHANNEL_CLOSE:
+                self._is_awaited = not self._is_refused
                 self._end()
-            case methods.QUEUE_DECLARE if call["passive"]:
-                self._link.attach(methods.QUEUE_DECLARE_OK)
+            case methods.CHANNEL_CLOSE_OK:
+                self._end()
+            case methods.QUEUE_DECLARE:
+                self._declare(is_passive=call["passive"])
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
-            case other if other is not methods.CHANNEL_CLOSE_OK:
+            case other:
                 self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+
+    def _declare(self, *, is_passive: bool) -> None:
+        """Look at the address, or declare its queue. Where queues aren't shown, and where it is written to, looking is
+        to attach a link: that shows if it may be used."""
+        terminus, link = self._terminus, self._link
+        can_ask = terminus.is_queue and self.owner.limits.shows_queues
+        if isinstance(link, ManagementLinks) or (can_ask and (terminus.is_source or not is_passive)):
+            if not isinstance(link, ManagementLinks):
+                link = self._link = ManagementLinks(self, terminus.address)
+            (link.show if is_passive else link.declare)()
+        elif is_passive:
+            link.attach(methods.QUEUE_DECLARE_OK)
+        else:
+            self.refuse(Refusal(_NOT_IMPLEMENTED, "NOT_IMPLEMENTED - the broker declares no queues by AMQP 1.0", ""))
 
     def _receive(self, call: Call) -> None:
         receiver = self._receiver
@@ -87,10 +109,20 @@ class TranslatedSession:
         if not self._is_refused:
             self._sender.content(kind, payload)
 
+    def leave(self) -> None:
+        """Let go of all messages: nothing more is read or written."""
+        self._is_ending = True
+        self._link.leave()
+
     # What the peer sends
 
     def performed(self, performed: Performed, payload: memoryview) -> None:
-        match performed.performative:
+        kind = performed.performative
+        if self.is_over and kind is not performatives.BEGIN and kind is not performatives.END:
+            return
+        if performed.values.get("handle"):  # we allow none but 0
+            raise CodecError("a link that wasn't asked for")
+        match kind:
             case performatives.TRANSFER:
                 self._transferred(performed, payload)
             case performatives.DISPOSITION:
@@ -113,7 +145,7 @@ class TranslatedSession:
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
         """Take an ordinary transfer; return False if it isn't one."""
         link = self._link
-        if self._is_ending or self._window <= _WINDOW // 2 or not isinstance(link, ReceiverLink):
+        if self.is_over or self._window <= _WINDOW // 2 or not isinstance(link, ReceiverLink):
             return False
         if not link.quickly(data, begin, after):
             return False
@@ -126,8 +158,9 @@ class TranslatedSession:
         self._window -= 1
         if self._window < 0:
             raise CodecError("more transfers than the session's window allows")
-        if not self._is_ending:
-            self._receiver.transferred(performed, payload)
+        if isinstance(self._link, SenderLink):
+            raise CodecError("a message by a link that is written to")
+        self._link.transferred(performed, payload)
         if self._window <= _WINDOW // 2:
             self.flow()
 
@@ -144,17 +177,15 @@ class TranslatedSession:
             self._link.write()
 
     def _detached(self, performed: Performed) -> None:
-        if performed["closed"]:
-            self.send(performatives.DETACH.encode(handle=0, closed=True))
+        self.send(performatives.DETACH.encode(handle=0, closed=performed["closed"]))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:
-        if self._is_ending:
+        if self._is_awaited:
             self.say(methods.CHANNEL_CLOSE_OK)
-        else:
-            self.refuse(refusal_of(performed["error"]))
-            self.send(performatives.END.encode())
-        self.owner.forget(self.number)
+        self.refuse(refusal_of(performed["error"]))
+        self._end()
+        self.owner.forget(self)
 
     # What its link uses
 
@@ -167,13 +198,19 @@ class TranslatedSession:
 
     def refuse(self, refusal: Refusal) -> None:
         """Close the channel for a reason."""
-        if not self._is_refused and not self._is_ending:
+        if not self.is_over:
             self._is_refused = True
+            self._link.leave()
             self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""
         self.owner.lost(self.number, reasons)
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing more comes or goes but its end."""
+        return self._is_refused or self._is_ending
 
     @property
     def may_transfer(self) -> bool:
@@ -215,13 +252,11 @@ class TranslatedSession:
 
     def _begin(self) -> bytes:
         return performatives.BEGIN.encode(
-            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=0
+            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=1
         )
 
     def _end(self) -> None:
         """End the session: what isn't settled goes back to its source."""
-        self._is_ending = True
-        self._link.leave()
-        if self._is_refused:
-            self.say(methods.CHANNEL_CLOSE_OK)
-        self.send(performatives.END.encode())
+        if not self._is_ending:
+            self.leave()
+            self.send(performatives.END.encode())

@@ -27,6 +27,11 @@ class Terminus:
     is_bare: bool = False
     filters: Table = EMPTY
 
+    @property
+    def is_queue(self) -> bool:
+        """True if RabbitMQ 4 would take it for a queue's."""
+        return self.address.startswith("/queues/")
+
 
 def shortened(address: str) -> str:
     """An address as names are: of 255 bytes at most. It is only shown; the connection knows the address."""

@@ -27,6 +27,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
+from agent.amqp10.link import LinkSession
 from agent.amqp10.receiving import WIRE_FRAME
 from agent.amqp10.session import TranslatedSession
 from agent.amqp10.terminus import Terminus
@@ -41,8 +42,10 @@ _AFTER_LOGIN: Final = Refusal(
     "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
     "",
 )
+_CHANNEL_OPEN: Final = struct.pack(">HH", *methods.CHANNEL_OPEN.ids)
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
+_NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
 
@@ -79,8 +82,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._sessions: dict[int, TranslatedSession] = {}  # by the wire's channel
         self._by_peer: dict[int, TranslatedSession] = {}  # by the peer's channel
         self._for_peer: list[bytes | memoryview] = []
-        self._for_wire: list[bytes] = []
-        self._unfed = memoryview(b"")
+        self._for_wire: list[bytes | memoryview] = []
+        self._unfed = _NOTHING
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
@@ -111,16 +114,19 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_behind = False
         if self.wire.closed.done():
             return
+        self._guarded(self._read, self.wire.abort)
+        self._feed()
+
+    def _guarded(self, step: Callable[[], None], end: Callable[[BrokerError], None]) -> None:
+        """Run `step`; whatever bytes come, they end no more than the connection."""
         try:
-            self._received = self._received[self._read(self._received) :]
-            self._flush()
-            self._feed()
+            step()
         except BrokerError as error:
-            self.wire.abort(error)
+            end(error)
         except (AgentError, ValueError, LookupError, struct.error) as error:
             broken = TransientError(f"broken AMQP 1.0: {error}")
             broken.__cause__ = error
-            self.wire.abort(broken)
+            end(broken)
 
     def eof_received(self) -> None:
         if self._handshake is None:  # otherwise the reason follows, or is found, with the end
@@ -134,6 +140,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self.wire.connection_lost(exc)
+        for session in self._sessions.values():  # or the messages here would wait for a full collection
+            session.leave()
+        self._received, self._from_wire, self._unfed = b"", b"", _NOTHING
+        self._for_peer.clear()
+        self._for_wire.clear()
 
     def pause_writing(self) -> None:
         self._hold(self)
@@ -144,7 +155,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # What the wire calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        received = self._from_wire + bytes(data) if self._from_wire else bytes(data)
+        self._guarded(lambda: self._written(bytes(data)), self._abort_soon)
+        self._flush()
+        if self._for_wire:
+            self._loop.call_soon(self._feed)  # not now: it is the wire that calls
+
+    def _written(self, data: bytes) -> None:
+        received = self._from_wire + data if self._from_wire else data
         at, end = 0, len(received)
         if self._handshake is not None and received.startswith(wire.PROTOCOL_HEADER):
             at = len(wire.PROTOCOL_HEADER)
@@ -156,9 +173,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._translate(kind, number, received[at + 7 : after - 1])
             at = after
         self._from_wire = received[at:]
-        self._flush()
-        if self._for_wire:
-            self._loop.call_soon(self._feed)  # not now: it is the wire that calls
+
+    def _abort_soon(self, error: BrokerError) -> None:
+        self._loop.call_soon(self.wire.abort, error)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -189,7 +206,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def send(self, data: bytes | memoryview) -> None:
         self._for_peer.append(data)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         self._for_wire.append(data)
 
     def waits_for_credit(self, session: object, size: int) -> None:
@@ -211,11 +228,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 
-    def forget(self, number: int) -> None:
-        session = self._sessions.pop(number, None)
-        self._by_peer = {peer: each for peer, each in self._by_peer.items() if each is not session}
-        if session is not None:
-            self.waits_for_credit(session, 0)
+    def forget(self, session: LinkSession) -> None:
+        if self._sessions.get(session.number) is session:  # the number may be that of another one by now
+            del self._sessions[session.number]
+        self._by_peer = {number: each for number, each in self._by_peer.items() if each is not session}
+        self.waits_for_credit(session, 0)
 
     # Inside: to the peer
 
@@ -224,13 +241,15 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.send(frames.EMPTY)
         elif not number:
             self._connection_method(payload)
+        elif payload.startswith(_CHANNEL_OPEN) and kind == wire.METHOD:
+            self._sessions[number] = TranslatedSession(number, self._terminus, self)
+            self._sessions[number].method(payload)
+        elif (session := self._sessions.get(number)) is None:
+            return  # the peer has ended it
         elif kind == wire.METHOD:
-            session = self._sessions.get(number)
-            if session is None:
-                session = self._sessions[number] = TranslatedSession(number, self._terminus, self)
             session.method(payload)
-        elif number in self._sessions:
-            self._sessions[number].content(kind, payload)
+        else:
+            session.content(kind, payload)
 
     def _connection_method(self, payload: bytes) -> None:
         call = methods.decode(payload)
@@ -272,10 +291,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     # Inside: to the wire
 
-    def _read(self, data: bytes) -> int:
-        """Translate what is complete; return how many bytes that is. A peer decides how much work a byte is, so what a
-        turn has no time for is left for the next one."""
-        at, budget = 0, self._budget
+    def _read(self) -> None:
+        """Translate what is complete. A peer decides how much work a byte is, so what a turn has no time for is left
+        for the next one."""
+        data, at, budget = self._received, 0, self._budget
         budget.start()
         while (after := self._read_one(data, at)) > at:
             at = after
@@ -285,7 +304,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 if self._socket is not None and not self._socket.is_closing():
                     self._socket.pause_reading()
                 break
-        return at
+        self._received = data[at:]
+        if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
+            self.feed(wire.HEARTBEAT_FRAME)
+        self._flush()
 
     def _read_one(self, data: bytes, at: int) -> int:
         """The end of the header or frame at `at`, which is done then; `at` itself if it isn't complete."""
@@ -297,14 +319,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         kind, number, begin, after = found
         if kind != frames.AMQP:
             raise CodecError("a frame of the login after it")
-        if begin == after:
-            self.feed(wire.HEARTBEAT_FRAME)
-        else:
+        if begin < after:
             self._performed(number, data, begin, after)
         return after
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
-        if handshake.refusal is not None:  # what follows means nothing
+        if handshake.is_refused:  # what follows means nothing
             return at
         after = handshake.take(data, at)
         if handshake.refusal is not None:
@@ -332,13 +352,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._closed(performed["error"])
             return
         if performed.performative is performatives.BEGIN:
-            session = self._sessions.get((performed["remote_channel"] or 0) + 1)
-            if session is None:
-                raise CodecError("a session that wasn't asked for")
-            self._by_peer[number] = session
+            session = self._begun(number, performed["remote_channel"])
         elif session is None:
             raise CodecError(f"{performed.performative.name} in no session")
         session.performed(performed, memoryview(data)[payload:after])
+
+    def _begun(self, number: int, answered: int | None) -> TranslatedSession:
+        session = None if answered is None else self._sessions.get(answered + 1)
+        if session is None or number in self._by_peer or session in self._by_peer.values():
+            raise CodecError("a session that wasn't asked for")
+        self._by_peer[number] = session
+        return session
 
     def _closed(self, error: Any) -> None:
         if self._is_closing:
@@ -374,16 +398,16 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _feed(self) -> None:
         """Hand to the wire what was translated, as much as it takes now."""
-        if self._for_wire:
-            self._unfed = memoryview(b"".join([self._unfed, *self._for_wire]))
-            self._for_wire.clear()
-        while self._unfed and not self._is_paused and not self.wire.closed.done():
+        while (self._unfed or self._for_wire) and not self._is_paused and not self.wire.closed.done():
+            if not self._unfed:
+                self._unfed = memoryview(b"".join(self._for_wire))
+                self._for_wire.clear()
             room = self.wire.get_buffer(-1)
             size = min(len(room), len(self._unfed))
             room[:size] = self._unfed[:size]
-            self._unfed = self._unfed[size:]
+            self._unfed = self._unfed[size:] or _NOTHING
             self.wire.buffer_updated(size)
-        if self._unfed or self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
+        if self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
             return
         self._socket.resume_reading()
 
