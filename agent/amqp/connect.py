@@ -77,6 +77,11 @@ class Server:
         """True if a message that is returned by basic.nack doesn't count against the limit of `limits_deliveries`."""
         return self._is_rabbitmq_since(4, 3)
 
+    @property
+    def shows_queues(self) -> bool:
+        """True if it also shows by AMQP 1.0 how many messages wait in a queue, and declares one."""
+        return self._is_rabbitmq_since(4, 0)
+
     def _is_rabbitmq_since(self, *release: int) -> bool:
         found = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
         return self.product == "RabbitMQ" and found >= release

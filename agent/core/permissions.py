@@ -222,6 +222,7 @@ def _shovel_source(link: ShovelLink, *, asked: bool) -> Iterator[Need]:
         return
     yield Need(Permission.READ, found.name, "consuming")
     yield from _declared(found)
+    yield from _look(found.name, "looking whether the queue exists", asked=asked and not found.is_old)
 
 
 def _own_queue(exchange: str) -> Iterator[Need]:

@@ -14,14 +14,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Connection, connect_any
 from agent.amqp.declares import Found, ObjectFound, Presence, probe
-from agent.amqp10.terminus import try_address
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
+from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.plan import Action, Downstream, Plan, RunningLink, Sight, plan_declarations, plan_link
 from agent.core.links.upstream_steps import QueueSeen, Seen, upstream_queue_name
-from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueDestination, QueueLink, QueueSource, ShovelLink
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeLink,
+    ExchangeSource,
+    Link,
+    QueueDestination,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.rules import names
 from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
@@ -188,8 +200,8 @@ async def _look(
                 broker = str(connection.uri)
                 site = Site(connection.server.cluster_name, connection.vhost)
                 if end.terminus is not None:
-                    await try_address(connection, end.terminus)
-                    return {link.id: Sight(broker, site) for link in links}
+                    seen = _sights_of_address(connection, end.terminus, await ask_for_address(connection, end.terminus))
+                    return {link.id: seen(link, broker, site) for link in links}
                 asked = [names_of(link, site) for link in links]
                 found = await probe(
                     connection,
@@ -204,6 +216,28 @@ async def _look(
 
     sights = await asyncio.gather(*(look_at(end, links) for end, links in by_end.items()))
     return {link_id: seen for of_end in sights for link_id, seen in of_end.items()}
+
+
+def _sights_of_address(
+    connection: Connection, terminus: Terminus, answer: Call | ChannelClosedError | None
+) -> Callable[[Link, str, Site], Sight]:
+    """What the broker's answer about an address means for each link that it is an end of."""
+
+    def sight(link: Link, broker: str, site: Site) -> Sight:
+        place = None
+        if isinstance(link, ShovelLink):
+            place = link.shovel.source if terminus.is_source else link.shovel.destination
+        is_declared = isinstance(place, AddressSource | AddressDestination) and not place.is_predeclared
+        if is_declared and may_be_declared(connection, terminus, answer):
+            return Sight(broker, site, declares_queue=True)
+        if isinstance(answer, ChannelClosedError):
+            error = address_refused(connection, terminus, answer)
+            return Sight(broker, site, error=str(error), failure=error.failure)
+        if answer is None or not (terminus.is_source and terminus.is_queue and connection.server.shows_queues):
+            return Sight(broker, site)
+        return Sight(broker, site, Seen(queue=QueueSeen(answer["messages"], answer["consumers"])))
+
+    return sight
 
 
 def _source(link: Link, downstream: Sequence[AmqpUri]) -> End:

@@ -123,7 +123,8 @@ class ShovelModel(StrictModel):
         "Seconds after which it stops."
     )
     src_predeclared: bool = key(
-        "Whether `src-queue` has to exist already; false by default. With `amqp10` the agent declares nothing."
+        "Whether `src-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
     )
     dest_uri: values.AmqpUris = Field(
         description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
@@ -138,7 +139,8 @@ class ShovelModel(StrictModel):
     dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
     dest_predeclared: bool = key(
-        "Whether `dest-queue` has to exist already; false by default. With `amqp10` the agent declares nothing."
+        "Whether `dest-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
     )
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key(
@@ -184,9 +186,7 @@ class ShovelModel(StrictModel):
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
         if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
             report = spot.warn if spot.native else spot.error
-            report("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
-        if is_amqp10 and raw.get("lag-critical", "off") != "off":
-            spot.warn("lag-critical does nothing: AMQP 1.0 doesn't show what waits", "lag-critical", key=True)
+            report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)
@@ -204,14 +204,14 @@ class ShovelModel(StrictModel):
 
     def _source(self) -> model.ShovelSource:
         if self.src_protocol == AMQP10:
-            return model.AddressSource(self.src_address)
+            return model.AddressSource(self.src_address, bool(self.src_predeclared))
         if "src_exchange" in self.model_fields_set:
             return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
         return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
     def _destination(self) -> model.ShovelDestination:
         if self.dest_protocol == AMQP10:
-            return model.AddressDestination(self.dest_address)
+            return model.AddressDestination(self.dest_address, bool(self.dest_predeclared))
         if "dest_queue" not in self.model_fields_set:
             return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
         return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))

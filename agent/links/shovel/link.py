@@ -18,7 +18,7 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp10.terminus import shortened, try_address
+from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
 from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import (
     AddressDestination,
@@ -166,8 +166,10 @@ class ShovelSession(Session[RunnableShovel]):
         link, source = self._link, self._link.shovel.source
         if isinstance(source, QueueSource):
             queue, looking = source.queue, control
-        elif isinstance(source, AddressSource):  # which doesn't show what waits
-            queue, looking = shortened(source.address), None
+        elif isinstance(source, AddressSource):
+            terminus = self._ends.source.terminus
+            is_shown = terminus is not None and terminus.is_queue and control.connection.server.shows_queues
+            queue, looking = shortened(source.address), control if is_shown else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
@@ -196,9 +198,9 @@ class ShovelSession(Session[RunnableShovel]):
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
         yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
-        if (terminus := self._ends.source.terminus) is not None:
+        if isinstance(source, AddressSource) and (terminus := self._ends.source.terminus) is not None:
             with happening_on(Side.UPSTREAM):
-                await try_address(connection, terminus)
+                await _ensure_address(connection, terminus, source)
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -219,10 +221,12 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
-            if (terminus := self._ends.destination.terminus) is not None:
-                await try_address(connection, terminus)
+            destination, terminus = self._link.shovel.destination, self._ends.destination.terminus
+            if isinstance(destination, AddressDestination) and terminus is not None:
+                await _ensure_address(connection, terminus, destination)
+                return
             spare = self._spare(self._ends.destination, connection)
-            await _ensure_destination(connection, self._link.shovel.destination, spare=spare)
+            await _ensure_destination(connection, destination, spare=spare)
 
     def _spare(self, end: End, connection: Connection) -> Opener:
         return lambda: self._brokers.trial(end, connection.uri)
@@ -280,6 +284,18 @@ async def _ensure_queue(
 
 async def _unknown() -> None:
     """The number of messages that wait where nothing shows it."""
+
+
+async def _ensure_address(
+    connection: Connection, terminus: Terminus, place: AddressSource | AddressDestination
+) -> None:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0. A missing queue of RabbitMQ 4 is
+    declared durable."""
+    answer = await ask_for_address(connection, terminus)
+    if may_be_declared(connection, terminus, answer) and not place.is_predeclared:
+        answer = await ask_for_address(connection, terminus, passive=False)
+    if isinstance(answer, ChannelClosedError):
+        raise address_refused(connection, terminus, answer)
 
 
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:

@@ -1,6 +1,7 @@
 """`plan` of shovels with ends of AMQP 1.0: addresses are attached to, what is wrong is the reason, nothing changes."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def from_plugin(pair: Pair, borrowed: Borrowed) -> Iterator[Pair]:
         yield Pair(pair.directory, pair.here, there, pair.vhost)
 
 
-def from_address(pair: Pair, address: str) -> dict[str, str]:
+def from_address(pair: Pair, address: str) -> dict[str, Any]:
     """To the queue `q` downstream."""
     source = {"src-protocol": "amqp10", "src-uri": pair.there.uri(pair.vhost), "src-address": address}
     return source | {"dest-uri": pair.here.uri(pair.vhost), "dest-queue": "q"}
@@ -31,7 +32,7 @@ def to_address(pair: Pair, address: str) -> dict[str, str]:
     return {"src-uri": uri, "src-queue": "a b", "dest-protocol": "amqp10", "dest-uri": uri, "dest-address": address}
 
 
-async def planned(pair: Pair, shovels: Mapping[str, dict[str, str]]) -> dict[str, PlannedLink]:
+async def planned(pair: Pair, shovels: Mapping[str, dict[str, Any]]) -> dict[str, PlannedLink]:
     before = snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost)
     found = await pair.plan({"shovels": dict(shovels)})
     assert (snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost)) == before
@@ -85,13 +86,16 @@ async def test_addresses_since_4_0(pair: Pair, borrowed: Borrowed) -> None:
             {
                 "exists": from_address(newer, "/queues/a%20b"),
                 "missing": from_address(newer, "/queues/away"),
+                "waits": from_address(newer, "/queues/away") | {"src-predeclared": True},
                 "old-form": from_address(newer, "/queue/a b"),
                 "to": to_address(newer, "/exchanges/amq.topic/k"),
                 "to-nothing": to_address(newer, "/exchanges/away/k"),
             },
         )
-    assert {name for name, each in found.items() if each.outlook is Outlook.RUN} == {"exists", "to"}
-    assert "NOT_FOUND - no queue 'away' in vhost" in found["missing"].reason
+    assert {name for name, each in found.items() if each.outlook is Outlook.RUN} == {"exists", "missing", "to"}
+    assert told(found["exists"].actions) == [("keep", "queue", "a b"), ("create", "queue", "q")]
+    assert told(found["missing"].actions) == [("create", "queue", "away"), ("create", "queue", "q")]
+    assert (found["waits"].outlook, "NOT_FOUND - queue 'away'" in found["waits"].reason) == (Outlook.BACKOFF, True)
     assert "NOT_FOUND - no exchange 'away' in vhost" in found["to-nothing"].reason
     assert found["old-form"].outlook is Outlook.INVALID
     assert found["old-form"].reason.endswith(" takes '/queues/a%20b'")

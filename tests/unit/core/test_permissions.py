@@ -97,7 +97,7 @@ CONFIGURE, WRITE, READ = Permission
 @pytest.mark.parametrize(
     ("address", "from_", "to"),
     [
-        ("/queues/a%2Fb", {(READ, "a/b")}, {(WRITE, "amq.default")}),
+        ("/queues/a%2Fb", {(READ, "a/b"), (CONFIGURE, "a/b")}, {(WRITE, "amq.default")}),
         ("/amq/queue/q", {(READ, "q")}, {(WRITE, "amq.default")}),
         ("/queue/q", {(READ, "q"), (CONFIGURE, "q")}, {(WRITE, "amq.default"), (CONFIGURE, "q")}),
         ("/exchanges/x/k", {*((each, "amq.gen-") for each in Permission), (READ, "x")}, {(WRITE, "x")}),

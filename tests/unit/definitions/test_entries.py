@@ -422,15 +422,11 @@ ARGUMENTS = (("a", fields.text("b")),)
         ),
         (
             f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: queue-length",
-            "AMQP 1.0 doesn't show a queue's length; write a number of messages, or never",
+            "queue-length is for amqp091; with amqp10 write a number of messages, or never",
         ),
         (
             f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: 1, ack-mode: no-ack",
             "a number of messages can't be counted with ack-mode: no-ack",
-        ),
-        (
-            f"{ENDS}, src-protocol: amqp10, src-address: a, lag-critical: 5m",
-            "warning: lag-critical does nothing: AMQP 1.0 doesn't show what waits",
         ),
         (
             f"{ENDS}, src-queue: q, src-protocol: amqp1.0",
@@ -500,7 +496,7 @@ def shovel(directory: Path, keys: str) -> Shovel:
         ),
         (
             "src-protocol: amqp10, src-address: a, src-predeclared: true, dest-protocol: amqp10, dest-address: b",
-            AddressSource("a"),
+            AddressSource("a", is_predeclared=True),
             AddressDestination("b"),
         ),
         (

@@ -176,6 +176,15 @@ def test_a_shovel_between_addresses_changes_nothing_anywhere() -> None:
     assert (refused.outlook, refused.reason) == (Outlook.BACKOFF, "attaching to '/queues/a': no queue")
 
 
+def test_a_queue_at_an_address_is_declared_where_its_broker_does_that() -> None:
+    link = shovel_link(AddressSource("/queues/a%20b"))
+    given = replace(link, shovel=replace(link.shovel, destination=AddressDestination("/queues/c")))
+    exists = Sight(BROKER, UP, Seen(queue=QueueSeen(3, 0)))
+    planned = plan.plan_link(given, replace(exists, destination=Sight(BROKER, UP, declares_queue=True)), downstream())
+    assert told(planned.actions) == [(Verb.KEEP, "queue", "a b"), (Verb.CREATE, "queue", "c")]
+    assert planned.actions[0].why == "exists with 3 messages"
+
+
 def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker() -> None:
     there = "amqp://there:5672"
     link = shovel_link(QueueSource("q", is_predeclared=True))

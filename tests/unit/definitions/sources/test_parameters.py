@@ -214,7 +214,7 @@ TO_QUEUE = {"dest-uri": "amqp://", "dest-queue": "r"}
             | {"src-consumer-name": "n", "src-consumer-args": {"x-stream-offset": "first"}, "src-predeclared": True}
             | {"dest-add-forward-headers": True, "dest-add-timestamp-header": True, "dest-predeclared": False}
             | {"ack-mode": "on-confirm", "reconnect-delay": 5},
-            AddressSource("/queues/q"),
+            AddressSource("/queues/q", is_predeclared=True),
             AddressDestination("/queues/r"),
         ),
         (
@@ -246,7 +246,7 @@ def test_what_3_10_does_with_properties_is_named() -> None:
 def test_a_queue_length_that_amqp10_does_not_show_is_never_reached_as_with_3_10() -> None:
     value = FROM_ADDRESS | TO_ADDRESS | {"src-delete-after": "queue-length"}
     [complaint] = complaints(parameters=[parameter("shovel", "s", value)])
-    assert "warning: AMQP 1.0 doesn't show a queue's length" in complaint
+    assert "warning: queue-length is for amqp091" in complaint
     found = read(parameters=[parameter("shovel", "s", value)]).definitions.of("/").shovels["s"]
     assert found.settings.delete_after is DeleteAfter.NEVER
 
