@@ -164,8 +164,9 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _begin(self, up: Shared, down: Shared, *, control: Shared) -> None:
         link, source = self._link, self._link.shovel.source
+        looking: Shared | None = control
         if isinstance(source, QueueSource):
-            queue, looking = source.queue, control
+            queue = source.queue
         elif isinstance(source, AddressSource):
             terminus = self._ends.source.terminus
             is_shown = terminus is not None and terminus.is_queue and control.connection.server.shows_queues
