@@ -230,8 +230,8 @@ class ExchangeDestination:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """An address of AMQP 1.0, as its broker spells them. A missing queue of RabbitMQ 4 is declared, unless it is
-    predeclared."""
+    """An address of AMQP 1.0, as its broker spells them. A queue of RabbitMQ 4 that is missing is declared, unless it
+    is predeclared."""
 
     address: str
     is_predeclared: bool = False
