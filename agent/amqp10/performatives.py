@@ -21,13 +21,13 @@ _NESTED: Final[Mapping[str, tuple[str, ...]]] = {
     "error": ("error",),
     "state": ("received", "accepted", "rejected", "released", "modified"),
 }
-"""Types of fields that are described lists, and their names. Others in their place stay Values."""
-
+"""Types of fields that are described lists, and which lists those are. Others in their place stay Values, so that
+nothing nests without end."""
 _NULL: Final = types.encode(types.NULL)
 
 
 class FieldRule(NamedTuple):
-    """One field: `type` is AMQP's, or any, symbols (one or an array), fields (a map), source, target, error, state."""
+    """`type` is AMQP's, any, symbols (one or an array), fields (a map with symbols as keys), or one of `_NESTED`."""
 
     name: str
     type: str
@@ -36,12 +36,12 @@ class FieldRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Performative:
-    """A described list of fields; its descriptor is a number or a symbol."""
+    """A described list of fields. `absent` has the value of each where it is absent or null."""
 
     name: str
     code: int
     fields: tuple[FieldRule, ...] = field(repr=False)
-    absent: Mapping[str, Any] = field(repr=False)  # the value of each field that is absent or null
+    absent: Mapping[str, Any] = field(repr=False)
     mandatory: tuple[str, ...] = field(repr=False)
 
     @property
@@ -62,7 +62,7 @@ class Performative:
             parts.append(_encode(rule.type, value))
             length = len(parts)
         if values or lacking:
-            raise TypeError(f"{self.name} has no {', '.join(values)}; it needs {', '.join(lacking)}")
+            raise TypeError(f"{self.name}: unknown {', '.join(values) or '-'}, missing {', '.join(lacking) or '-'}")
         return b"\x00\x53" + bytes((self.code,)) + types.encode_list(parts[:length])
 
     def read(self, data: bytes, at: int, end: int) -> tuple[Performed, int]:
@@ -89,7 +89,7 @@ class Performative:
 
 @dataclass(slots=True)
 class Performed:
-    """A performative that was received. It has all fields: AMQP's default, or else None, in place of a null."""
+    """A received performative with all its fields: where one is absent, AMQP's default, or else None."""
 
     performative: Performative
     values: Mapping[str, Any]
@@ -101,13 +101,13 @@ class Performed:
 def decode(body: bytes, at: int = 0, *, end: int | None = None) -> tuple[Performed, int]:
     """The performative at `at`, and where it ends, which is where the payload of a transfer begins."""
     end = len(body) if end is None else min(end, len(body))
-    performative, after = described(body, at, end)
+    performative, after = _descriptor(body, at, end)
     if performative is None:
         raise CodecError(f"unknown AMQP 1.0 performative {types.decode(body, at + 1, end=end)[0].value!r:.100}")
     return performative.read(body, after, end)
 
 
-def described(data: bytes, at: int, end: int) -> tuple[Performative | None, int]:
+def _descriptor(data: bytes, at: int, end: int) -> tuple[Performative | None, int]:
     """What the descriptor at `at` stands for, if that is known, and the descriptor's end."""
     if data[at : at + 2] == b"\x00\x53" and at + 2 < end:
         return BY_DESCRIPTOR.get(data[at + 2]), at + 3
@@ -134,7 +134,7 @@ def _encode(kind: str, value: Any) -> bytes:
 
 def _read(kind: str, data: bytes, at: int, end: int) -> tuple[Any, int]:
     if kind in _NESTED and at < end and data[at] == 0:
-        performative, after = described(data, at, end)
+        performative, after = _descriptor(data, at, end)
         if performative is not None and performative.name in _NESTED[kind]:
             return performative.read(data, after, end)
     value, at = types.decode(data, at, end=end)

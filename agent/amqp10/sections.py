@@ -54,6 +54,7 @@ _CODES: Final[Mapping[int | str, int]] = {
 }
 _BODY: Final = 5
 _SMALL_ULONG: Final = 0x53
+_DESCRIPTORS: Final = {b"\x44", b"\x53", b"\x80", b"\xa3", b"\xb3"}  # the codes of numbers and symbols
 
 
 class Sections(NamedTuple):
@@ -100,10 +101,11 @@ def _begin(message: bytes, at: int) -> tuple[int, int]:
     """The code of the section at `at`, and where its content begins."""
     if at + 3 < len(message) and message[at] == 0 and message[at + 1] == _SMALL_ULONG and message[at + 2] in _SECTIONS:
         return message[at + 2], at + 3
-    if message[at]:
-        raise CodecError(f"no AMQP 1.0 section begins with 0x{message[at]:02x}")
+    if message[at] or message[at + 1 : at + 2] not in _DESCRIPTORS:
+        raise CodecError(f"no AMQP 1.0 section begins with 0x{message[at : at + 2].hex()}")
     descriptor, content = types.decode(message, at + 1)
-    if descriptor.type not in {"ulong", "symbol"} or (code := _CODES.get(descriptor.value)) is None:
+    code = _CODES.get(descriptor.value)
+    if code is None:
         raise CodecError(f"unknown AMQP 1.0 section {descriptor.value!r:.100}")
     if content == len(message):
         raise CodecError(types.CUT_OFF)

@@ -1,6 +1,7 @@
 """AMQP 1.0's types as bytes and back. Encoding chooses the smallest form, so only values come back, not their bytes.
 
-Limits: values are nested at most 32 deep; an array of elements that take no bytes (null, true, 0, ...) has at most 32.
+Limits: values are nested at most 32 deep; an array whose items take no bytes (null, true, 0, ...) has at most 32, and
+its items have at most one descriptor. So what a value takes in memory is in proportion to its bytes.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Value(NamedTuple):
 
 
 class Array(NamedTuple):
-    """`constructor` is the encoding that all items share: a code, or a zero, a descriptor and a constructor. Items of
-    an array of a described type are described Values. `array_of` chooses the constructor."""
+    """`constructor` is the encoding that all items share: a code; before it, if they are described, a zero and
+    the descriptor. The items are then described Values. `array_of` chooses the constructor."""
 
     constructor: bytes
     items: tuple[Value, ...]
@@ -42,79 +43,67 @@ class Array(NamedTuple):
 
 NULL_CODE: Final = 0x40
 NULL: Final = Value("null", None)
-_TRUE: Final = Value("boolean", True)
-_FALSE: Final = Value("boolean", False)
-
 _CONSTANTS: Final = {
     NULL_CODE: NULL,
-    0x41: _TRUE,
-    0x42: _FALSE,
+    0x41: Value("boolean", True),
+    0x42: Value("boolean", False),
     0x43: Value("uint", 0),
     0x44: Value("ulong", 0),
     0x45: Value("list", ()),
 }
-_NUMBERS: Final = {
-    0x50: ("ubyte", struct.Struct(">B")),
-    0x51: ("byte", struct.Struct(">b")),
-    0x52: ("uint", struct.Struct(">B")),
-    0x53: ("ulong", struct.Struct(">B")),
-    0x54: ("int", struct.Struct(">b")),
-    0x55: ("long", struct.Struct(">b")),
-    0x56: ("boolean", struct.Struct(">?")),
-    0x60: ("ushort", struct.Struct(">H")),
-    0x61: ("short", struct.Struct(">h")),
-    0x70: ("uint", struct.Struct(">I")),
-    0x71: ("int", struct.Struct(">i")),
-    0x72: ("float", struct.Struct(">f")),
-    0x73: ("char", struct.Struct(">I")),
-    0x74: ("decimal32", struct.Struct("4s")),
-    0x80: ("ulong", struct.Struct(">Q")),
-    0x81: ("long", struct.Struct(">q")),
-    0x82: ("double", struct.Struct(">d")),
-    0x83: ("timestamp", struct.Struct(">q")),
-    0x84: ("decimal64", struct.Struct("8s")),
-    0x94: ("decimal128", struct.Struct("16s")),
-    0x98: ("uuid", struct.Struct("16s")),
+_FORMATS: Final = {
+    "boolean": {0x56: ">?"},
+    "ubyte": {0x50: ">B"},
+    "ushort": {0x60: ">H"},
+    "uint": {0x52: ">B", 0x70: ">I"},
+    "ulong": {0x53: ">B", 0x80: ">Q"},
+    "byte": {0x51: ">b"},
+    "short": {0x61: ">h"},
+    "int": {0x54: ">b", 0x71: ">i"},
+    "long": {0x55: ">b", 0x81: ">q"},
+    "float": {0x72: ">f"},
+    "double": {0x82: ">d"},
+    "decimal32": {0x74: "4s"},
+    "decimal64": {0x84: "8s"},
+    "decimal128": {0x94: "16s"},
+    "char": {0x73: ">I"},
+    "timestamp": {0x83: ">q"},
+    "uuid": {0x98: "16s"},
 }
-_FIXED: Final = {code: (name, number, number.size) for code, (name, number) in _NUMBERS.items()}
-_VARIABLE: Final = {
-    0xA0: "binary",
-    0xA1: "string",
-    0xA3: "symbol",
-    0xB0: "binary",
-    0xB1: "string",
-    0xB3: "symbol",
-    0xC0: "list",
-    0xC1: "map",
-    0xD0: "list",
-    0xD1: "map",
-    0xE0: "array",
-    0xF0: "array",
+_SIZED: Final = {
+    "binary": (0xA0, 0xB0),
+    "string": (0xA1, 0xB1),
+    "symbol": (0xA3, 0xB3),
+    "list": (0xC0, 0xD0),
+    "map": (0xC1, 0xD1),
+    "array": (0xE0, 0xF0),
 }
-_TYPES: Final = {
-    **{code: value.type for code, value in _CONSTANTS.items()},
-    **{code: name for code, (name, _, _) in _FIXED.items()},
-    **_VARIABLE,
+"""The codes of each type, the smaller first."""
+_CODES: Final = {"null": (NULL_CODE,), **{name: tuple(formats) for name, formats in _FORMATS.items()}, **_SIZED}
+_FIXED: Final = {
+    code: (name, struct.Struct(text), struct.calcsize(text))
+    for name, formats in _FORMATS.items()
+    for code, text in formats.items()
 }
-_CODES: Final = {
-    name: tuple(code for code in sorted(_TYPES) if _TYPES[code] == name and (code >= 0x50 or name == "null"))
-    for name in _TYPES.values()
+_VARIABLE: Final = {code: name for name, codes in _SIZED.items() for code in codes}
+_TYPES: Final = {code: value.type for code, value in _CONSTANTS.items()} | {
+    code: name for name, codes in _CODES.items() for code in codes
 }
-"""The codes of each type with the smallest first, without those that stand for a single value."""
 _SMALL: Final = {"uint": range(256), "ulong": range(256), "int": range(-128, 128), "long": range(-128, 128)}
-_ZEROS: Final = {"uint": b"\x43", "ulong": b"\x44", "list": b"\x45"}  # of 0 and ()
+_ZEROS: Final = {"uint": (0, b"\x43"), "ulong": (0, b"\x44"), "list": ((), b"\x45")}
 _BOOLEAN: Final = 0x56
 _CHECKED: Final = frozenset({_BOOLEAN, 0x72, 0x82})  # Python's values of other bytes may give other bytes back
+_COMPOUND: Final = 0xC0  # and above: the size is followed by a count
 _SMALL_SIZE: Final = -1
 _LARGE_SIZE: Final = -4
-_COMPOUND: Final = 0xC0  # and above: the size is followed by a count
-_new: Final = tuple.__new__  # half of what a NamedTuple's own takes
-_SIZE: Final = struct.Struct(">I")
-_SIZE_AND_COUNT: Final = struct.Struct(">II")
 # Of each code: the bytes of a value with its code, or minus those of its size; 0: there is no such code.
 _WIDTHS: Final = [
     (0, 0, 0, 0, 1, 2, 3, 5, 9, 17, -1, -4, -1, -4, -1, -4)[code >> 4] if code in _TYPES else 0 for code in range(256)
 ]
+_SIZE: Final = struct.Struct(">I")
+_HEADS: Final = [struct.Struct(text) for text in (">BB", ">BI", ">BBB", ">BII", ">BBB", ">BII")]  # from 0xA0 on
+_LARGEST: Final = {1: LARGEST_SMALL, 4: 2**32 - 1}
+_new: Final = tuple.__new__  # half of what a NamedTuple's own takes
 
 
 def encode(value: Value) -> bytes:
@@ -167,8 +156,8 @@ def _encode(value: Value, depth: int) -> bytes:
         return b"\0" + _encode(plain[0], depth - 1) + _encode(plain[1], depth - 1)
     if name == "boolean":
         return b"\x41" if plain else b"\x42"
-    if not plain and name in _ZEROS:
-        return _ZEROS[name]
+    if name in _ZEROS and plain == _ZEROS[name][0]:
+        return _ZEROS[name][1]
     codes = _CODES.get(name)
     if codes is None:
         raise CodecError(f"AMQP 1.0 has no type {name!r}")
@@ -210,37 +199,24 @@ def _content(value: Value, depth: int) -> tuple[bytes, int]:
     if name == "map":
         return b"".join([_encode(item, depth - 1) for pair in plain for item in pair]), 2 * len(plain)
     constructor, items = plain
-    code, descriptors, end = _constructor(constructor, 0, len(constructor), depth - 1)
-    if end != len(constructor):
-        raise CodecError("an array's constructor is followed by something else")
-    payloads = [_payload(code, _undescribed(item, descriptors), depth - 1 - len(descriptors)) for item in items]
-    _check_count(len(items), MAX_ZERO_WIDTH if code in _CONSTANTS else len(items))
-    return constructor + b"".join(payloads), len(items)
-
-
-def _undescribed(item: Value, descriptors: list[Value]) -> Value:
-    for descriptor in descriptors:
-        if item.type != "described" or item.value[0] != descriptor:
-            raise CodecError("an array's item isn't described as the array's constructor says")
-        item = item.value[1]
-    return item
+    code, descriptor, end = _constructor(constructor, 0, len(constructor), depth - 1)
+    if end != len(constructor) or (code in _CONSTANTS and len(items) > MAX_ZERO_WIDTH):
+        raise CodecError(f"an AMQP 1.0 array of {len(items)} items has the constructor {constructor.hex()}")
+    if descriptor is not None:
+        if any(item.type != "described" or item.value[0] != descriptor for item in items):
+            raise CodecError("an item isn't described as its array's constructor says")
+        depth, items = depth - 1, [item.value[1] for item in items]
+    return constructor + b"".join([_payload(code, item, depth - 1) for item in items]), len(items)
 
 
 def _sized(codes: Sequence[int], content: bytes, count: int) -> bytes:
-    """A value of variable length in the first of its encodings that is large enough."""
-    size = len(content)
+    """A value of variable length with the first of these codes that suffices."""
     for code in codes:
-        is_small = _WIDTHS[code] == _SMALL_SIZE
-        if code < _COMPOUND:
-            if not is_small:
-                return bytes((code,)) + _SIZE.pack(size) + content
-            if size <= LARGEST_SMALL:
-                return bytes((code, size)) + content
-        elif not is_small:
-            return bytes((code,)) + _SIZE_AND_COUNT.pack(size + 4, count) + content
-        elif size < LARGEST_SMALL and count <= LARGEST_SMALL:
-            return bytes((code, size + 1, count)) + content
-    raise CodecError("an array's item is too large for the array's constructor")
+        width = -_WIDTHS[code]
+        numbers = (len(content),) if code < _COMPOUND else (len(content) + width, count)
+        if numbers[0] <= _LARGEST[width] and count <= _LARGEST[width]:
+            return _HEADS[(code >> 4) - 0xA].pack(code, *numbers) + content
+    raise CodecError("a value is too large for AMQP 1.0, or for the constructor of its array")
 
 
 def decode(data: bytes, at: int = 0, *, end: int | None = None) -> tuple[Value, int]:
@@ -342,30 +318,27 @@ def _read_items(data: bytes, at: int, end: int, *, count: int, depth: int) -> tu
 
 def _read_array(data: bytes, at: int, end: int, *, count: int, depth: int) -> tuple[Array, int]:
     start = at
-    code, descriptors, at = _constructor(data, at, end, depth)
+    code, descriptor, at = _constructor(data, at, end, depth)
     constructor = data[start:at]
     _check_count(count, MAX_ZERO_WIDTH if code in _CONSTANTS else end - at)
     items: list[Value] = []
     for _ in range(count):
-        item, at = _value(data, at, end, depth - len(descriptors), code=code)
-        for descriptor in reversed(descriptors):
-            item = Value("described", (descriptor, item))
-        items.append(item)
+        item, at = _value(data, at, end, depth if descriptor is None else depth - 1, code=code)
+        items.append(item if descriptor is None else Value("described", (descriptor, item)))
     return Array(constructor, tuple(items)), at
 
 
-def _constructor(data: bytes, at: int, end: int, depth: int) -> tuple[int, list[Value], int]:
-    """The code of an array's items, their descriptors (the outer ones first), and the end of the constructor."""
-    descriptors: list[Value] = []
-    while at < end and data[at] == 0:
-        _check_depth(depth - len(descriptors))
-        descriptor, at = _value(data, at + 1, end, depth - 1 - len(descriptors))
-        descriptors.append(descriptor)
+def _constructor(data: bytes, at: int, end: int, depth: int) -> tuple[int, Value | None, int]:
+    """The code of an array's items, their descriptor, and the end of the constructor."""
+    descriptor = None
+    if at < end and data[at] == 0:
+        _check_depth(depth)
+        descriptor, at = _value(data, at + 1, end, depth - 1)
     if at >= end:
         raise CodecError(CUT_OFF)
     if data[at] not in _TYPES:
-        raise CodecError(f"unknown AMQP 1.0 code 0x{data[at]:02x}")
-    return data[at], descriptors, at + 1
+        raise CodecError(f"the items of an AMQP 1.0 array can't have the code 0x{data[at]:02x}")
+    return data[at], descriptor, at + 1
 
 
 def _check_count(count: int, largest: int) -> None:
