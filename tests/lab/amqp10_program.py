@@ -28,6 +28,7 @@ class Durable(LinkOption):  # type: ignore[misc]
 class Taken(Handler):  # type: ignore[misc]
     def __init__(self) -> None:
         self.messages: list[bytes] = []
+        self.receiver: Any = None  # receives while something refers to it
 
     def on_delivery(self, event: Any) -> None:
         delivery = event.delivery
@@ -50,9 +51,8 @@ def send(connection: Any, address: str, message: str) -> str:
 def take(connection: Any, address: str) -> str:
     """The next message."""
     taken = Taken()
-    receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())
+    taken.receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())
     connection.wait(lambda: taken.messages, timeout=DEADLINE)
-    receiver.close()
     return taken.messages[0].hex()
 
 

@@ -150,7 +150,7 @@ def to_properties(
         are_whole &= _set_reply_to(values, text_in(reply_to))
     if created:
         are_whole &= _set_time(values, int.from_bytes(created[1:], "big", signed=True))
-    if user and (0 in text_in(user) or not _set_text(values, USER_ID, text_in(user))):
+    if user and (name := text_in(user)) and (0 in name or not _set_text(values, USER_ID, name)):
         losses.add(Loss.USER_ID)
     if not are_whole:
         fields[USER_ID_PLACE] = b""

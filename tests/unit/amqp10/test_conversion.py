@@ -257,6 +257,11 @@ def test_a_user_that_is_not_text() -> None:
         assert (values_091(converted), headers_of(converted), converted.lost) == ({}, {}, {Loss.USER_ID})
 
 
+def test_an_empty_user() -> None:
+    """Brokers would take it for another one than the connection's."""
+    assert from_10(properties_10(user_id=b""), data()).properties == b"\0\0"
+
+
 def test_what_the_plugin_of_rabbitmq_3_writes() -> None:
     """Its user-id is a string, its keys of annotations too, and its headers hold sections."""
     fields_of = [text("m"), text("guest"), NULL, text("key")]
