@@ -124,7 +124,7 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
             return LinkNeeds((consume, *look, *_quarantine()), tuple(_to_queue(link.name, asked=destination_asks)))
         case ShovelLink():
             return LinkNeeds(
-                (*_shovel_source(link, asked=source_asks), *_quarantine()),
+                (*_shovel_source(link, asked=source_asks), *_stream_place(link, cluster), *_quarantine()),
                 tuple(_shovel_destination(link, asked=destination_asks)),
             )
 
@@ -201,6 +201,15 @@ def _shovel_source(link: ShovelLink, *, asked: bool) -> Iterator[Need]:
         for permission in Permission:
             yield Need(permission, GENERATED, "the shovel's own queue", is_prefix=True)
         yield Need(Permission.READ, source.exchange or DEFAULT_EXCHANGE, "binding to the exchange")
+
+
+def _stream_place(link: ShovelLink, cluster: str) -> Iterator[Need]:
+    if not link.shovel.reads_stream:
+        return
+    why, queue = "remembering how far the stream is copied", names.stream_offset(link.vhost, link.name, cluster)
+    yield Need(Permission.CONFIGURE, queue, why, is_required=False)
+    yield Need(Permission.READ, queue, why, is_required=False)
+    yield Need(Permission.WRITE, DEFAULT_EXCHANGE, why, is_required=False)
 
 
 def _shovel_destination(link: ShovelLink, *, asked: bool) -> Iterator[Need]:

@@ -19,7 +19,8 @@ class FlowOptions:
     `is_quorum`: the queue counts what comes back to it. `limit` is the number of messages to forward before the flow
     has finished; what comes beyond goes back. `quarantine_after` is the number of seconds for which a message may be
     refused while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow
-    and isn't acknowledged: the destination is a queue, and that is gone.
+    and isn't acknowledged: the destination is a queue, and that is gone. `is_stream`: the queue takes nothing back, and
+    `arguments` say where its only consumer begins.
     """
 
     queue: str
@@ -33,6 +34,7 @@ class FlowOptions:
     limit: int | None = None
     quarantine_after: float | None = None
     ends_on_return: bool = False
+    is_stream: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and (self.limit < 1 or not self.acknowledges):

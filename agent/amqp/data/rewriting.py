@@ -4,17 +4,21 @@ published with before it came here, and those that it is published with next."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from agent.amqp.wire.properties import USER_ID, Properties
+from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
+
+NO_HEADERS: Final = b"\0\0\0\0"
 
 
 class Delivery(NamedTuple):
-    """The facts of a delivery besides the message; names are bytes, since a publisher may send any."""
+    """The facts of a delivery besides the message; names are bytes, since a publisher may send any. The `tag` is 0 if
+    it is any delivery's with this address."""
 
     exchange: bytes
     routing_key: bytes
     redelivered: bool
+    tag: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +30,10 @@ class Destination:
     mandatory: bool = True
 
 
-def read_address(data: bytes, *, redelivered: bool) -> Delivery:
+def read_address(data: bytes, *, redelivered: bool, tag: int = 0) -> Delivery:
     """Read bytes that are known to be an address."""
     key = 1 + data[0]
-    return Delivery(data[1:key], data[key + 1 :], redelivered)
+    return Delivery(data[1:key], data[key + 1 :], redelivered, tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,9 @@ def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) ->
         entries = rewriter.entries(delivery)
         return properties.with_first_headers(entries) if entries else properties
     found = rewriter.rewrite(raw, delivery)
-    return found if isinstance(found, str) else properties.with_raw_headers(found)
+    if isinstance(found, str):
+        return found
+    return properties.with_raw_headers(found) if found != NO_HEADERS else properties.lacking(HEADERS)
 
 
 class Untouched:

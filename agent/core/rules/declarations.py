@@ -22,6 +22,15 @@ def queue_arguments(settings: LinkSettings) -> Table:
     return (*numbers, PURPOSE, ("x-queue-type", fields.text(settings.queue_type)))
 
 
+OFFSET_QUEUE: Final = (
+    (TYPE, fields.text(QueueType.QUORUM)),
+    ("x-delivery-limit", fields.long(-1)),
+    ("x-max-length", fields.long(1)),
+)
+"""The arguments of the queue that remembers a place in a stream, which is to be as safe as the stream. Each look into
+it counts as a delivery, and a limit would empty it."""
+
+
 def internal_arguments(max_hops: int, downstream: Site) -> Table:
     """The arguments of an exchange of the plugin's own type, which itself drops messages that have reached max-hops."""
     return (

@@ -1,0 +1,297 @@
+"""How far a shovel has copied a stream: read when a session begins, and remembered while it runs.
+
+A stream keeps what it has delivered, so nothing at the broker shows what was copied. The offset up to which everything
+is settled is kept in a queue beside the stream, and the next session begins behind it: after a restart, a take-over by
+another agent, or a lost connection. What was in flight then comes again.
+
+Why: docs/decisions/0061-streams.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data import header_table
+from agent.amqp.data.header_table import Names
+from agent.amqp.data.rewriting import Delivery, Rewriter
+from agent.amqp.declares import Opener
+from agent.amqp.failures import one_line
+from agent.amqp.publisher import NoQueueError, Publisher
+from agent.amqp.queue_browser import browse
+from agent.amqp.rpc import attempt, refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError, Message
+from agent.amqp.wire.properties import Properties, encode
+from agent.amqp.wire.tables import short_string
+from agent.core import fields
+from agent.core.fields import Field, Table
+from agent.core.links.stream_offsets import LARGEST, StreamOffsets
+from agent.core.model import STREAM_OFFSET, QueueSource
+from agent.core.rules import names
+from agent.core.rules.declarations import OFFSET_QUEUE
+from agent.errors import BrokerError, PermanentError, TransientError
+from agent.links.flow import Flow
+from agent.links.shovel.queues import ensure_queue
+
+EVERY: Final = 1.0  # seconds
+COMES_WITHIN: Final = 5.0  # a stream delivers what it has at once
+LAST_PATIENCE: Final = 5.0
+_LARGEST_RECORD: Final = 4096
+_PERSISTENT: Final = encode("delivery_mode", 2)
+_PROPERTIES: Final = Properties(_PERSISTENT[0], (_PERSISTENT,)).write()
+_OFFSET: Final = Names(STREAM_OFFSET)
+_LONG: Final = ord("l")
+
+log = structlog.get_logger()
+
+
+class StreamHeaders:
+    """Removes the offset that a stream gives each delivery, and notes it; all else is changed as by another
+    rewriter."""
+
+    def __init__(self, inner: Rewriter, offsets: StreamOffsets) -> None:
+        self.marks = (short_string(STREAM_OFFSET), *inner.marks)
+        self.changes = inner.changes
+        self.varies = inner.varies
+        self._inner = inner
+        self._offsets = offsets
+
+    @property
+    def version(self) -> int:
+        return self._inner.version
+
+    def entries(self, delivery: Delivery) -> bytes:
+        return self._inner.entries(delivery)
+
+    def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
+        found = header_table.find(headers, _OFFSET)
+        if found is not None:
+            if headers[found.value] == _LONG:
+                self._offsets.note(delivery.tag, int.from_bytes(headers[found.value + 1 : found.after], "big"))
+            headers = header_table.without(headers, _OFFSET)
+        if any(headers.find(mark) >= 0 for mark in self._inner.marks):
+            return self._inner.rewrite(headers, delivery)
+        entries = self._inner.entries(delivery)
+        return header_table.with_first(headers, entries) if entries else headers
+
+
+class StreamPlace:
+    """The place of one shovel in its stream, over all of its sessions: `begin`, `follow` and `keep` each, and `leave`
+    at its end."""
+
+    def __init__(self, link: str, stream: str, queue: str, on_noted: Callable[[], None]) -> None:
+        """`link` is its id, for the log. `queue` remembers the place in `stream`."""
+        self.queue = queue
+        self._link = link
+        self._stream = stream
+        self._on_noted = on_noted
+        self._reached: int | None = None  # the offset up to which everything is settled
+        self._remembered: int | None = None  # of these, what the queue has
+        self._absent: int | None = None  # an offset that the stream doesn't have, as it ends before
+        self._offsets = StreamOffsets()
+        self._flow: Flow | None = None
+        self._shared: Shared | None = None  # the connection that offsets are published on
+        self._publisher: Publisher | None = None
+        self._missed = ""
+        self._unremembered = ""
+
+    @property
+    def notes(self) -> str:
+        return "; ".join(filter(None, (self._missed, self._unremembered)))
+
+    @property
+    def offset(self) -> int | None:
+        """The offset up to which everything is settled; None if nothing is known to be."""
+        found = None if self._flow is None else self._offsets.up_to(self._flow.settled_up_to)
+        if found is not None and (self._reached is None or found > self._reached):
+            self._reached = found
+        return self._reached
+
+    def forget(self) -> None:
+        """Forget what sessions here have reached: another agent has gone on meanwhile."""
+        self._flow = self._reached = self._remembered = self._absent = None
+
+    # The beginning of a session
+
+    async def begin(self, connection: Connection, arguments: Table, *, is_new: bool, spare: Opener) -> Table:
+        """The consumer's arguments for this session; `arguments` are those of the definition, and say where the first
+        one begins. `is_new`: the stream was missing and has been declared just now. Raise BrokerError if it isn't
+        known where to begin."""
+        self._missed = ""
+        place = await self._find(connection, spare)
+        if place is None:
+            return arguments
+        if is_new:
+            log.warning("the stream was deleted, and is copied from its beginning", link=self._link, offset=place)
+            await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=self.queue)
+            self.forget()
+            return _beginning_at(arguments, fields.text("first"))
+        await self._check(connection, place)
+        return _beginning_at(arguments, fields.long(place + 1))
+
+    async def _find(self, connection: Connection, spare: Opener) -> int | None:
+        """The place to go on behind; None for the first time."""
+        reached, self._flow = self.offset, None
+        has_unremembered = reached != self._remembered
+        try:
+            record = await self._read(connection, spare)
+        except PermanentError as error:
+            self._note_unremembered(error)
+            return reached
+        found = None if record is None else self._parsed(record, connection.where)
+        if has_unremembered and reached is not None:
+            found = reached if found is None else max(found, reached)
+        self._reached = found
+        self._remembered = None if has_unremembered else found
+        return found
+
+    async def _read(self, connection: Connection, spare: Opener) -> bytes | None:
+        """The message in the queue, which is declared if it is missing; None if it is empty."""
+        wanted = QueueSource(self.queue, OFFSET_QUEUE)
+        if not (await ensure_queue(connection, wanted, spare=spare)).messages:
+            return None
+        async with browse(connection, self.queue, wants=lambda _: True, most=1) as browser:
+            async for message in browser:
+                return (message.body or b"")[: _LARGEST_RECORD + 1]
+        raise TransientError(f"{connection.where}: somebody else has the message of queue {self.queue!r}")
+
+    def _parsed(self, record: bytes, where: str) -> int | None:
+        """The offset of a message; None if it is that of another stream, which the shovel has copied before."""
+        try:
+            found = json.loads(record) if len(record) <= _LARGEST_RECORD else None
+        except (ValueError, RecursionError):
+            found = None
+        match found:
+            case {"stream": str(stream), "offset": int(offset)} if 0 <= offset < LARGEST:
+                return offset if stream == self._stream else None
+        raise PermanentError(
+            f"{where}: queue {self.queue!r} holds a message that isn't the agent's: delete the queue, and the shovel "
+            f"begins at its {STREAM_OFFSET} again"
+        )
+
+    async def _check(self, connection: Connection, place: int) -> None:
+        """Check that the stream still has the place. A broker asked for an offset behind the end waits for it in
+        silence, and skips all before."""
+        first = None if self._absent == place else await self._first_from(connection, place)
+        if first is None:
+            self._absent = place
+            raise TransientError(
+                f"{connection.where}: stream {self._stream!r} ends before offset {place}, up to which it was copied: "
+                f"was it deleted and declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then "
+                f"it begins at its {STREAM_OFFSET}"
+            )
+        if first > place:
+            self._missed = (
+                f"the stream had dropped up to {first - place - 1} messages before they were copied: it is copied "
+                f"from offset {first} on; keep more in it (max-age, max-length-bytes)"
+            )
+            log.warning("messages were dropped before they were copied", link=self._link, after=place, first=first)
+
+    async def _first_from(self, connection: Connection, offset: int) -> int | None:
+        """The offset of the first message that the stream has from there on; None if it ends before."""
+        arrived: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        channel = connection.wire.begin_channel()
+        channel.on_message = lambda message: None if arrived.done() else arrived.set_result(message)
+        try:
+            await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
+            begins = _beginning_at((), fields.long(offset))
+            consumed = {"queue": self._stream, "consumer_tag": names.AGENT_PREFIX + "looking", "arguments": begins}
+            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+            await asyncio.wait((arrived, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        except ChannelClosedError as error:
+            raise refusal(connection, f"looking into stream {self._stream!r}", error) from error
+        finally:
+            channel.leave()
+        if not arrived.done():
+            if channel.closed.done() and not isinstance(channel.closed.result(), ChannelClosedError):
+                raise channel.closed.result()
+            return None
+        found = fields.get(arrived.result().properties.headers, STREAM_OFFSET)
+        return found.value if found is not None and found.tag == "l" else None
+
+    def rewriter(self, inner: Rewriter) -> Rewriter:
+        """The rewriter of the session that begins."""
+        self._offsets = StreamOffsets()
+        return StreamHeaders(inner, self._offsets)
+
+    def follow(self, flow: Flow) -> None:
+        """Follow what this flow settles."""
+        self._flow = flow
+
+    # While it runs, and at its end
+
+    async def keep(self, opener: Callable[[], Awaitable[Shared]]) -> None:
+        """Remember the place about once a second, until cancelled. A failure is noted, and stops no message."""
+        while True:
+            await asyncio.sleep(EVERY)
+            await self._remember(opener)
+
+    async def leave(self, opener: Callable[[], Awaitable[Shared]], *, remembers: bool) -> None:
+        """End the session; its flow has ended before."""
+        if remembers:
+            try:
+                async with asyncio.timeout(LAST_PATIENCE):
+                    await self._remember(opener)
+            except TimeoutError:
+                log.warning("the place in the stream wasn't remembered in time", link=self._link)
+        await self._let_go()
+
+    async def _remember(self, opener: Callable[[], Awaitable[Shared]]) -> None:
+        offset = self.offset
+        if offset is None or offset == self._remembered:
+            return
+        record = json.dumps({"stream": self._stream, "offset": offset}).encode()
+        try:
+            publisher, self._publisher = self._publisher or await self._opened(opener), None
+            await self._publish(publisher, record)
+        except BrokerError as error:
+            self._note_unremembered(error)
+            await self._let_go()
+            return
+        self._publisher, self._remembered = publisher, offset
+        if self._unremembered:
+            self._unremembered = ""
+            self._on_noted()
+
+    async def _opened(self, opener: Callable[[], Awaitable[Shared]]) -> Publisher:
+        if self._shared is None:
+            self._shared = await opener()
+        publisher = Publisher(self._shared.connection)
+        await publisher.open()
+        return publisher
+
+    async def _publish(self, publisher: Publisher, record: bytes) -> None:
+        try:
+            await publisher.publish("", self.queue, _PROPERTIES, record)
+        except NoQueueError:
+            assert self._shared is not None
+            await ensure_queue(self._shared.connection, QueueSource(self.queue, OFFSET_QUEUE), spare=None)
+            await publisher.publish("", self.queue, _PROPERTIES, record)
+        except BaseException:  # a late confirm must not be taken for that of another message
+            publisher.leave()
+            raise
+
+    def _note_unremembered(self, error: BrokerError) -> None:
+        self._unremembered = (
+            f"how far the stream is copied can't be remembered in queue {self.queue!r}, so a restart of the agent may "
+            f"copy it again from the {STREAM_OFFSET} of the definition: {one_line(str(error))}"
+        )
+        self._on_noted()
+
+    async def _let_go(self) -> None:
+        if self._publisher is not None:
+            self._publisher.leave()
+        shared, self._shared, self._publisher = self._shared, None, None
+        if shared is not None:
+            await shared.release()
+
+
+def _beginning_at(arguments: Table, offset: Field) -> Table:
+    return (*fields.without(arguments, STREAM_OFFSET), (STREAM_OFFSET, offset))
