@@ -15,6 +15,7 @@ from agent.amqp.data.probe import Probes
 from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
+from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
@@ -255,7 +256,9 @@ class Flow:
         if self._options.ends_on_return:
             target.on_returned = self._end_returned
         self._down.wire.inbound.divert(into.number, target)
-        self._up.wire.inbound.divert(out.number, source)
+        offsets = self._options.offsets
+        reader = source if offsets is None else StreamReader(out.number, source, offsets)
+        self._up.wire.inbound.divert(out.number, reader)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
         if target.largest is not None:

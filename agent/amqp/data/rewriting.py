@@ -4,21 +4,17 @@ published with before it came here, and those that it is published with next."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
-
-NO_HEADERS: Final = b"\0\0\0\0"
+from agent.amqp.wire.properties import USER_ID, Properties
 
 
 class Delivery(NamedTuple):
-    """The facts of a delivery besides the message; names are bytes, since a publisher may send any. The `tag` is 0 if
-    it is any delivery's with this address."""
+    """The facts of a delivery besides the message; names are bytes, since a publisher may send any."""
 
     exchange: bytes
     routing_key: bytes
     redelivered: bool
-    tag: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +26,10 @@ class Destination:
     mandatory: bool = True
 
 
-def read_address(data: bytes, *, redelivered: bool, tag: int = 0) -> Delivery:
+def read_address(data: bytes, *, redelivered: bool) -> Delivery:
     """Read bytes that are known to be an address."""
     key = 1 + data[0]
-    return Delivery(data[1:key], data[key + 1 :], redelivered, tag)
+    return Delivery(data[1:key], data[key + 1 :], redelivered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +90,7 @@ def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) ->
         entries = rewriter.entries(delivery)
         return properties.with_first_headers(entries) if entries else properties
     found = rewriter.rewrite(raw, delivery)
-    if isinstance(found, str):
-        return found
-    return properties.with_raw_headers(found) if found != NO_HEADERS else properties.lacking(HEADERS)
+    return found if isinstance(found, str) else properties.with_raw_headers(found)
 
 
 class Untouched:

@@ -437,7 +437,7 @@ class DeliveryForwarder:
 
     @property
     def _delivery(self) -> Delivery:
-        return read_address(self._address, redelivered=bool(self._redelivered), tag=self._tag)
+        return read_address(self._address, redelivered=bool(self._redelivered))
 
     def _refuse(self, reason: str, properties: bytes, *, size: int = 0) -> None:
         """Collect the message for the quarantine, or hold it to return it later. `size` is that of what is too large, 0

@@ -189,11 +189,9 @@ class ShovelSession(Session[RunnableShovel]):
         is_quorum = True if self._place is not None else _is_quorum(source)
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=is_quorum)
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
-        headers = self._runnable.kind.rewriter(link, control.connection, down.connection)
         if self._place is not None:
-            headers = self._place.rewriter(headers)
             self._place.follow(flow)
-        await flow.start(headers)
+        await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
         look = partial(count_messages, looking, queue) if self._place is None else _unknown
         self._upkeep = Upkeep(flow, self._runnable.counts, look)
 
@@ -275,7 +273,7 @@ class ShovelSession(Session[RunnableShovel]):
             limit=self._memory.until.remaining,
             quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
-            is_stream=self._place is not None,
+            offsets=None if self._place is None else self._place.new_offsets(),
         )
 
 

@@ -18,9 +18,6 @@ import structlog
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data import header_table
-from agent.amqp.data.header_table import Names
-from agent.amqp.data.rewriting import Delivery, Rewriter
 from agent.amqp.declares import Opener
 from agent.amqp.failures import one_line
 from agent.amqp.publisher import NoQueueError, Publisher
@@ -29,7 +26,6 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, Message
 from agent.amqp.wire.properties import Properties, encode
-from agent.amqp.wire.tables import short_string
 from agent.core import fields
 from agent.core.fields import Field, Table
 from agent.core.links.stream_offsets import LARGEST, StreamOffsets
@@ -46,40 +42,8 @@ LAST_PATIENCE: Final = 5.0
 _LARGEST_RECORD: Final = 4096
 _PERSISTENT: Final = encode("delivery_mode", 2)
 _PROPERTIES: Final = Properties(_PERSISTENT[0], (_PERSISTENT,)).write()
-_OFFSET: Final = Names(STREAM_OFFSET)
-_LONG: Final = ord("l")
 
 log = structlog.get_logger()
-
-
-class StreamHeaders:
-    """Removes the offset that a stream gives each delivery, and notes it; all else is changed as by another
-    rewriter."""
-
-    def __init__(self, inner: Rewriter, offsets: StreamOffsets) -> None:
-        self.marks = (short_string(STREAM_OFFSET), *inner.marks)
-        self.changes = inner.changes
-        self.varies = inner.varies
-        self._inner = inner
-        self._offsets = offsets
-
-    @property
-    def version(self) -> int:
-        return self._inner.version
-
-    def entries(self, delivery: Delivery) -> bytes:
-        return self._inner.entries(delivery)
-
-    def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
-        found = header_table.find(headers, _OFFSET)
-        if found is not None:
-            if headers[found.value] == _LONG:
-                self._offsets.note(delivery.tag, int.from_bytes(headers[found.value + 1 : found.after], "big"))
-            headers = header_table.without(headers, _OFFSET)
-        if any(headers.find(mark) >= 0 for mark in self._inner.marks):
-            return self._inner.rewrite(headers, delivery)
-        entries = self._inner.entries(delivery)
-        return header_table.with_first(headers, entries) if entries else headers
 
 
 class StreamPlace:
@@ -127,7 +91,8 @@ class StreamPlace:
         self._missed = ""
         place = await self._find(connection, spare)
         if place is None:
-            return arguments
+            named = fields.get(arguments, STREAM_OFFSET)
+            return _beginning_at(arguments, fields.text("next") if named is None else named)
         if is_new:
             log.warning("the stream was deleted, and is copied from its beginning", link=self._link, offset=place)
             await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=self.queue)
@@ -216,13 +181,13 @@ class StreamPlace:
         found = fields.get(arrived.result().properties.headers, STREAM_OFFSET)
         return found.value if found is not None and found.tag == "l" else None
 
-    def rewriter(self, inner: Rewriter) -> Rewriter:
-        """The rewriter of the session that begins."""
+    def new_offsets(self) -> StreamOffsets:
+        """The offsets of the session that begins."""
         self._offsets = StreamOffsets()
-        return StreamHeaders(inner, self._offsets)
+        return self._offsets
 
     def follow(self, flow: Flow) -> None:
-        """Follow what this flow settles."""
+        """Follow what the flow settles whose offsets these are."""
         self._flow = flow
 
     # While it runs, and at its end
