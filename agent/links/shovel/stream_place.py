@@ -21,7 +21,6 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import Opener
 from agent.amqp.failures import one_line
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.queue_browser import browse
 from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, Message
@@ -37,9 +36,10 @@ from agent.links.flow import Flow
 from agent.links.shovel.queues import ensure_queue
 
 EVERY: Final = 1.0  # seconds
-COMES_WITHIN: Final = 5.0  # a stream delivers what it has at once
+COMES_WITHIN: Final = 5.0  # a queue delivers what it has at once
 LAST_PATIENCE: Final = 5.0
 _LARGEST_RECORD: Final = 4096
+_LOOKING: Final = names.AGENT_PREFIX + "looking"
 _PERSISTENT: Final = encode("delivery_mode", 2)
 _PROPERTIES: Final = Properties(_PERSISTENT[0], (_PERSISTENT,)).write()
 
@@ -118,14 +118,12 @@ class StreamPlace:
         return found
 
     async def _read(self, connection: Connection, spare: Opener) -> bytes | None:
-        """The message in the queue, which is declared if it is missing; None if it is empty."""
-        wanted = QueueSource(self.queue, OFFSET_QUEUE)
-        if not (await ensure_queue(connection, wanted, spare=spare)).messages:
+        """The message in the queue, which is declared if it is missing; None if it is empty. The number that a broker
+        shows isn't asked for: it is 0 too while most nodes of a cluster are down."""
+        if (await ensure_queue(connection, QueueSource(self.queue, OFFSET_QUEUE), spare=spare)).was_missing:
             return None
-        async with browse(connection, self.queue, wants=lambda _: True, most=1) as browser:
-            async for message in browser:
-                return (message.body or b"")[: _LARGEST_RECORD + 1]
-        raise TransientError(f"{connection.where}: somebody else has the message of queue {self.queue!r}")
+        found = await _first_message(connection, self.queue)
+        return None if found is None else found.body[: _LARGEST_RECORD + 1]
 
     def _parsed(self, record: bytes, where: str) -> int | None:
         """The offset of a message; None if it is that of another stream, which the shovel has copied before."""
@@ -161,24 +159,8 @@ class StreamPlace:
 
     async def _first_from(self, connection: Connection, offset: int) -> int | None:
         """The offset of the first message that the stream has from there on; None if it ends before."""
-        arrived: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        channel = connection.wire.begin_channel()
-        channel.on_message = lambda message: None if arrived.done() else arrived.set_result(message)
-        try:
-            await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
-            begins = _beginning_at((), fields.long(offset))
-            consumed = {"queue": self._stream, "consumer_tag": names.AGENT_PREFIX + "looking", "arguments": begins}
-            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
-            await asyncio.wait((arrived, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
-        except ChannelClosedError as error:
-            raise refusal(connection, f"looking into stream {self._stream!r}", error) from error
-        finally:
-            channel.leave()
-        if not arrived.done():
-            if channel.closed.done() and not isinstance(channel.closed.result(), ChannelClosedError):
-                raise channel.closed.result()
-            return None
-        found = fields.get(arrived.result().properties.headers, STREAM_OFFSET)
+        first = await _first_message(connection, self._stream, _beginning_at((), fields.long(offset)))
+        found = None if first is None else fields.get(first.properties.headers, STREAM_OFFSET)
         return found.value if found is not None and found.tag == "l" else None
 
     def new_offsets(self) -> StreamOffsets:
@@ -256,6 +238,27 @@ class StreamPlace:
         shared, self._shared, self._publisher = self._shared, None, None
         if shared is not None:
             await shared.release()
+
+
+async def _first_message(connection: Connection, queue: str, arguments: Table = ()) -> Message | None:
+    """The first message that a queue delivers, which it keeps; None if it delivers none."""
+    arrived: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    channel = connection.wire.begin_channel()
+    channel.on_message = lambda message: None if arrived.done() else arrived.set_result(message)
+    try:
+        await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
+        consumed = {"queue": queue, "consumer_tag": _LOOKING, "arguments": arguments}
+        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+        await asyncio.wait((arrived, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+    except ChannelClosedError as error:
+        raise refusal(connection, f"looking into {queue!r}", error) from error
+    finally:
+        channel.leave()
+    if arrived.done():
+        return arrived.result()
+    if channel.closed.done() and not isinstance(lost := channel.closed.result(), ChannelClosedError):
+        raise lost
+    return None
 
 
 def _beginning_at(arguments: Table, offset: Field) -> Table:
