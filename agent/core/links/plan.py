@@ -323,7 +323,9 @@ def _stream_place(link: ShovelLink, sight: Sight, downstream: Downstream) -> Ite
         yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)
     else:
         why = "remembers how far the stream is copied"
-        yield Action(Verb.CREATE, sight.broker, vhost, "queue", name, why, declarations.OFFSET_QUEUE)
+        yield Action(
+            Verb.CREATE, sight.broker, vhost, "queue", name, why, declarations.offset_queue(limits_deliveries=False)
+        )
 
 
 def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:

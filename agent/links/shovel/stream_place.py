@@ -30,7 +30,7 @@ from agent.core.fields import Field, Table
 from agent.core.links.stream_offsets import LARGEST, StreamOffsets
 from agent.core.model import STREAM_OFFSET, QueueSource
 from agent.core.rules import names
-from agent.core.rules.declarations import OFFSET_QUEUE
+from agent.core.rules.declarations import offset_queue
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.flow import Flow
 from agent.links.shovel.queues import ensure_queue
@@ -57,7 +57,8 @@ class StreamPlace:
         self._stream = stream
         self._on_noted = on_noted
         self._reached: int | None = None  # the offset up to which everything is settled
-        self._remembered: int | None = None  # of these, what the queue has
+        self._remembered: int | None = None  # the one that the queue has
+        self._is_delivered = False  # the queue's message was: each delivery may bring it nearer to being dropped
         self._absent: int | None = None  # an offset that the stream doesn't have, as it ends before
         self._offsets = StreamOffsets()
         self._flow: Flow | None = None
@@ -102,28 +103,26 @@ class StreamPlace:
         return _beginning_at(arguments, fields.long(place + 1))
 
     async def _find(self, connection: Connection, spare: Opener) -> int | None:
-        """The place to go on behind; None for the first time."""
+        """The place to go on behind; None for the first time. The message is read only where the place isn't known:
+        each time counts as a delivery, and a policy may limit these."""
         reached, self._flow = self.offset, None
-        has_unremembered = reached != self._remembered
         try:
-            record = await self._read(connection, spare)
+            was_missing = await self._ensure(connection, spare)
+            if reached is not None and not (was_missing and reached == self._remembered):
+                return reached
+            record = None if was_missing else await _first_message(connection, self.queue)
         except PermanentError as error:
             self._note_unremembered(error)
             return reached
-        found = None if record is None else self._parsed(record, connection.where)
-        if has_unremembered and reached is not None:
-            found = reached if found is None else max(found, reached)
-        self._reached = found
-        self._remembered = None if has_unremembered else found
-        return found
+        self._reached = None if record is None else self._parsed(record.body, connection.where)
+        self._remembered, self._is_delivered = self._reached, record is not None
+        return self._reached
 
-    async def _read(self, connection: Connection, spare: Opener) -> bytes | None:
-        """The message in the queue, which is declared if it is missing; None if it is empty. The number that a broker
-        shows isn't asked for: it is 0 too while most nodes of a cluster are down."""
-        if (await ensure_queue(connection, QueueSource(self.queue, OFFSET_QUEUE), spare=spare)).was_missing:
-            return None
-        found = await _first_message(connection, self.queue)
-        return None if found is None else found.body[: _LARGEST_RECORD + 1]
+    async def _ensure(self, connection: Connection, spare: Opener | None) -> bool:
+        """Declare the queue if it is missing; return True if it was. The number of its messages isn't asked for: it is
+        0 too while most nodes of a cluster are down."""
+        arguments = offset_queue(limits_deliveries=connection.server.limits_deliveries)
+        return (await ensure_queue(connection, QueueSource(self.queue, arguments), spare=spare)).was_missing
 
     def _parsed(self, record: bytes, where: str) -> int | None:
         """The offset of a message; None if it is that of another stream, which the shovel has copied before."""
@@ -192,7 +191,7 @@ class StreamPlace:
 
     async def _remember(self, opener: Callable[[], Awaitable[Shared]]) -> None:
         offset = self.offset
-        if offset is None or offset == self._remembered:
+        if offset is None or (offset == self._remembered and not self._is_delivered):
             return
         record = json.dumps({"stream": self._stream, "offset": offset}).encode()
         try:
@@ -202,7 +201,7 @@ class StreamPlace:
             self._note_unremembered(error)
             await self._let_go()
             return
-        self._publisher, self._remembered = publisher, offset
+        self._publisher, self._remembered, self._is_delivered = publisher, offset, False
         if self._unremembered:
             self._unremembered = ""
             self._on_noted()
@@ -219,7 +218,7 @@ class StreamPlace:
             await publisher.publish("", self.queue, _PROPERTIES, record)
         except NoQueueError:
             assert self._shared is not None
-            await ensure_queue(self._shared.connection, QueueSource(self.queue, OFFSET_QUEUE), spare=None)
+            await self._ensure(self._shared.connection, None)
             await publisher.publish("", self.queue, _PROPERTIES, record)
         except BaseException:  # a late confirm must not be taken for that of another message
             publisher.leave()
