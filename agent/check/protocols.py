@@ -22,9 +22,10 @@ async def judge_protocols(context: CheckContext) -> AsyncIterator[Finding]:
         if broker is None or api is None or not broker.limits_deliveries:  # since 4.0, too
             continue
         protocols = await api.protocols(broker.vhost)
-        place = broker.where, broker.vhost
-        counts[place] = sum((protocols or {}).get(each, 0) for each in AMQP_1_0)
-        links.setdefault(place, []).append(each.label)
+        if protocols is not None:
+            place = broker.where, broker.vhost
+            counts[place] = sum(protocols[name] for name in AMQP_1_0)
+            links.setdefault(place, []).append(each.label)
     for (where, vhost), count in counts.items():
         if count:
             yield Finding.warning(

@@ -194,24 +194,26 @@ class StreamPlace:
         if offset is None or (offset == self._remembered and not self._is_delivered):
             return
         record = json.dumps({"stream": self._stream, "offset": offset}).encode()
+        publisher, self._publisher = self._publisher, None  # it has no second use if this is cancelled
         try:
-            publisher, self._publisher = self._publisher or await self._opened(opener), None
+            if publisher is None:
+                self._shared = self._shared or await opener()
+                publisher = Publisher(self._shared.connection)
+                await publisher.open()
             await self._publish(publisher, record)
+            self._publisher = publisher
         except BrokerError as error:
             self._note_unremembered(error)
-            await self._let_go()
             return
-        self._publisher, self._remembered, self._is_delivered = publisher, offset, False
+        finally:
+            if publisher is not None and self._publisher is None:
+                publisher.leave()
+            if self._shared is not None and self._shared.connection.is_closed:
+                await self._let_go()
+        self._remembered, self._is_delivered = offset, False
         if self._unremembered:
             self._unremembered = ""
             self._on_noted()
-
-    async def _opened(self, opener: Callable[[], Awaitable[Shared]]) -> Publisher:
-        if self._shared is None:
-            self._shared = await opener()
-        publisher = Publisher(self._shared.connection)
-        await publisher.open()
-        return publisher
 
     async def _publish(self, publisher: Publisher, record: bytes) -> None:
         try:
@@ -220,9 +222,6 @@ class StreamPlace:
             assert self._shared is not None
             await self._ensure(self._shared.connection, None)
             await publisher.publish("", self.queue, _PROPERTIES, record)
-        except BaseException:  # a late confirm must not be taken for that of another message
-            publisher.leave()
-            raise
 
     def _note_unremembered(self, error: BrokerError) -> None:
         self._unremembered = (

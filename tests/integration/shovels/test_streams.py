@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import SHOVEL, ask, named, running, shovel, wait_error
+from tests.integration.federation.sites import Site, upstreams
+from tests.integration.shovels.shoveling import SHOVEL, ask, named, running, shovel, shovels, wait_error
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -135,6 +135,33 @@ def test_an_agent_that_is_stopped_and_its_successor_copy_each_message_once(
     assert here.take(4_100, queue="dest") == numbered(4_100)
 
 
+def test_another_agent_of_the_group_goes_on_where_the_killed_one_was(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    declare_stream(there)
+    there.publish(numbered(5_000), "src", exchange="")
+    proxy = proxy_to(there.node)
+    proxy.throttle(SLOWLY)
+    definition = copying(there, here) | {"src-uri": there.node.uri(there.vhost, port=proxy.port)}
+    agents = [agent_of(here.node).write({here.vhost: shovels(definition)}).start() for _ in range(2)]
+
+    def one_that_runs_it() -> Agent | None:
+        states = [(each, each.links().get(named(here), {}).get("status")) for each in agents]
+        return next((each for each, status in states if status == "running"), None)
+
+    first = eventually(one_that_runs_it, LATE, what="one of them runs it")
+    assert first is not None
+    eventually(lambda: remembered(there, here) is not None, LATE, what="a place is remembered")
+    first.kill()
+    kept = eventually(lambda: (remembered(there, here) or -1) + 1, LATE, what="the place can be read")
+    agents.remove(first)
+    proxy.throttle(None)
+    wait_depth(here, 5_000)
+    came = here.take(5_000, queue="dest")
+    assert set(came) == set(numbered(5_000))
+    assert {number for _, number in went_back(came)} <= {kept}
+
+
 def test_each_message_is_as_it_was_published(agent_of: AgentOf, here: Site, stream_site: Site) -> None:
     there = stream_site
     there.publish(["none"], "src", exchange="")
@@ -251,7 +278,25 @@ def test_without_permission_to_remember_it_copies_and_says_so(
     ask(agent, f"/api/links/{link['id']}/restart", "POST")
     there.publish(numbered(5, start=10), "src", exchange="")
     assert here.take(5, queue="dest") == numbered(5, start=10), "it is known while the agent runs"
+    granted = "^federation-agent: offset of "
+    there.node.admin.permissions(
+        there.vhost, user, configure=granted, write="^amq\\.default$", read=f"(^src$)|{granted}"
+    )
+    eventually(lambda: not ask(agent, "/api/links")[0]["error"], LATE, what="it is remembered, and noted no more")
+    eventually(lambda: remembered(there, here) == 14, what="the place")
     there.node.admin.delete("users", user)
+
+
+def test_a_queue_link_takes_nothing_from_a_stream_and_says_so(agent_of: AgentOf, here: Site, stream_site: Site) -> None:
+    there = stream_site
+    here.queue(name="src").publish([], "src", exchange="")
+    policy = {"pattern": "^src$", "apply-to": "queues", "definition": {"federation-upstream-set": "all"}}
+    sections = {"upstreams": upstreams(there), "policies": {"federate": policy}}
+    agent = agent_of(here.node).write({here.vhost: sections}).start()
+    here.take(1, queue="src", deadline=3)  # a consumer asks for messages
+    link = (here.vhost, "src", "origin")
+    agent.wait_for("invalid", link)
+    assert "'src' is a stream" in agent.links()[link]["error"] and "by a shovel" in agent.links()[link]["error"]
 
 
 def test_a_stream_as_the_destination(agent_of: AgentOf, here: Site, stream_site: Site) -> None:
