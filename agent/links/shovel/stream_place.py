@@ -39,7 +39,6 @@ EVERY: Final = 1.0  # seconds
 COMES_WITHIN: Final = 5.0  # a queue delivers what it has at once
 LAST_PATIENCE: Final = 5.0
 _LARGEST_RECORD: Final = 4096
-_LOOKING: Final = names.AGENT_PREFIX + "looking"
 _PERSISTENT: Final = encode("delivery_mode", 2)
 _PROPERTIES: Final = Properties(_PERSISTENT[0], (_PERSISTENT,)).write()
 
@@ -110,7 +109,7 @@ class StreamPlace:
             was_missing = await self._ensure(connection, spare)
             if reached is not None and not (was_missing and reached == self._remembered):
                 return reached
-            record = None if was_missing else await _first_message(connection, self.queue)
+            [record] = [None] if was_missing else await _first_messages(connection, self.queue, ())
         except PermanentError as error:
             self._note_unremembered(error)
             return reached
@@ -140,10 +139,14 @@ class StreamPlace:
 
     async def _check(self, connection: Connection, place: int) -> None:
         """Check that the stream still has the place. A broker asked for an offset behind the end waits for it in
-        silence, and skips all before."""
-        first = None if self._absent == place else await self._first_from(connection, place)
+        silence, and skips all before. So the last chunk is asked for, too: it shows whether the broker answers."""
+        first: int | None = None
+        if self._absent != place:
+            starts = fields.long(place), fields.text("last")
+            found, last = await _first_messages(connection, self._stream, *(_beginning_at((), each) for each in starts))
+            first, of_last = _offset_of(found), _offset_of(last)
+            self._absent = place if first is None and of_last is not None and of_last <= place else None
         if first is None:
-            self._absent = place
             raise TransientError(
                 f"{connection.where}: stream {self._stream!r} ends before offset {place}, up to which it was copied: "
                 f"was it deleted and declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then "
@@ -155,12 +158,6 @@ class StreamPlace:
                 f"from offset {first} on; keep more in it (max-age, max-length-bytes)"
             )
             log.warning("messages were dropped before they were copied", link=self._link, after=place, first=first)
-
-    async def _first_from(self, connection: Connection, offset: int) -> int | None:
-        """The offset of the first message that the stream has from there on; None if it ends before."""
-        first = await _first_message(connection, self._stream, _beginning_at((), fields.long(offset)))
-        found = None if first is None else fields.get(first.properties.headers, STREAM_OFFSET)
-        return found.value if found is not None and found.tag == "l" else None
 
     def new_offsets(self) -> StreamOffsets:
         """The offsets of the session that begins."""
@@ -238,25 +235,39 @@ class StreamPlace:
             await shared.release()
 
 
-async def _first_message(connection: Connection, queue: str, arguments: Table = ()) -> Message | None:
-    """The first message that a queue delivers, which it keeps; None if it delivers none."""
-    arrived: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+async def _first_messages(connection: Connection, queue: str, *consumers: Table) -> list[Message | None]:
+    """The first message that a queue delivers to each of these consumers, given by their arguments, once the first one
+    has any, or none comes. The messages stay in the queue."""
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    tags = [f"{names.AGENT_PREFIX}looking {number}" for number in range(len(consumers))]
+    found: dict[str, Message] = {}
+
+    def take(message: Message) -> None:
+        tag = message.call["consumer_tag"]
+        found.setdefault(tag, message)
+        if tag == tags[0] and not first.done():
+            first.set_result(None)
+
     channel = connection.wire.begin_channel()
-    channel.on_message = lambda message: None if arrived.done() else arrived.set_result(message)
+    channel.on_message = take
     try:
         await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
-        consumed = {"queue": queue, "consumer_tag": _LOOKING, "arguments": arguments}
-        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
-        await asyncio.wait((arrived, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        for tag, arguments in zip(tags, consumers, strict=True):
+            consumed = {"queue": queue, "consumer_tag": tag, "arguments": arguments}
+            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+        await asyncio.wait((first, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        if channel.closed.done() and not first.done():
+            raise channel.closed.result()
     except ChannelClosedError as error:
         raise refusal(connection, f"looking into {queue!r}", error) from error
     finally:
         channel.leave()
-    if arrived.done():
-        return arrived.result()
-    if channel.closed.done() and not isinstance(lost := channel.closed.result(), ChannelClosedError):
-        raise lost
-    return None
+    return [found.get(tag) for tag in tags]
+
+
+def _offset_of(message: Message | None) -> int | None:
+    found = None if message is None else fields.get(message.properties.headers, STREAM_OFFSET)
+    return found.value if found is not None and found.tag == "l" else None
 
 
 def _beginning_at(arguments: Table, offset: Field) -> Table:
