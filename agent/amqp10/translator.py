@@ -5,7 +5,7 @@ it, to the other a client of AMQP 1.0. Channels become sessions, each with one l
 is for; deliveries, publishes, acknowledgements and confirms become transfers and dispositions, a prefetch becomes
 credit. So the flow, what is refused, its limits and its status are the same for both protocols.
 
-Why: docs/decisions/0061-amqp10-by-translation.md
+Why: docs/decisions/0063-amqp10-by-translation.md
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
@@ -13,6 +13,9 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.core.links.lag import LagCritical
 from agent.errors import Place
+
+STREAM_OFFSET: Final = "x-stream-offset"
+"""The consumer argument that says where to begin in a stream, and the header of what a stream delivers."""
 
 
 class LinkKind(StrEnum):
@@ -182,6 +185,11 @@ class QueueSource(_ShovelQueue):
         return fields.get(self.arguments, "x-queue-type") == fields.text("quorum")
 
     @property
+    def is_stream(self) -> bool:
+        """True if the arguments say that it is a stream."""
+        return fields.get(self.arguments, "x-queue-type") == fields.text("stream")
+
+    @property
     def keys(self) -> Mapping[str, str]:
         """The name of the object, by the keys of a shovel's definition; the same for all ends."""
         return {"src-queue": self.queue}
@@ -313,6 +321,13 @@ class Shovel:
     source: ShovelSource
     destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
+
+    @property
+    def reads_stream(self) -> bool:
+        """True if the definition says that the source is a stream: nothing that AMQP shows of a queue does."""
+        source, arguments = self.source, self.settings.consumer_arguments
+        has_offset = fields.get(arguments, STREAM_OFFSET) is not None
+        return isinstance(source, QueueSource) and (source.is_stream or has_offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from agent.tasks import GuardedTasks, UnexpectedErrors, gather_both
 
 QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
+OFFSETS: Final = names.AGENT_PREFIX + "remembering offsets"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 CHANGED_AT_ONCE: Final = 100
@@ -181,6 +182,12 @@ class Brokers:
         """A shared connection to publish probes on: an alarm there holds up nothing else."""
         return await self._probing.acquire(
             (end, uri, None), lambda: self._connect(end, [self._timed(uri)], name=PROBES, publishes=True)
+        )
+
+    async def remembering(self, end: End, uri: AmqpUri) -> Shared:
+        """A shared connection to publish offsets on: an alarm there holds up nothing else."""
+        return await self._probing.acquire(
+            (end, uri, OFFSETS), lambda: self._connect(end, [self._timed(uri)], name=OFFSETS, publishes=True)
         )
 
     def sever(self, why: BrokerError) -> None:

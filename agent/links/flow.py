@@ -15,6 +15,7 @@ from agent.amqp.data.probe import Probes
 from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
+from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
@@ -74,7 +75,7 @@ class Flow:
         self._flows = False
         self._forgets: asyncio.TimerHandle | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
-        self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._broken: asyncio.Future[BrokerError] = self._loop.create_future()
         self._forwarded_before = counts.forwarded
         self._watch = path.poison_search.watch(self._loop.time())
         for_unpublishable = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
@@ -123,6 +124,11 @@ class Flow:
     def unsettled(self) -> int:
         """The number of messages that upstream has delivered and that are not settled."""
         return self._window.unsettled
+
+    @property
+    def settled_up_to(self) -> int:
+        """The delivery up to which each is settled."""
+        return self._target.settled_up_to if self._target else 0
 
     @property
     def unread(self) -> int:
@@ -194,13 +200,13 @@ class Flow:
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """The futures of which any that is done breaks the link; its result is the error."""
-        return [self._cancelled, self._unrouted, *(channel.closed for channel in self._channels)]
+        return [self._cancelled, self._broken, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """The error that broke the link, with its side."""
         error = end.result()
         is_downstream = self._into is not None and end is self._into.closed
-        if end is self._unrouted:
+        if end is self._broken:
             return error
         if not isinstance(error, ChannelClosedError):
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
@@ -251,7 +257,9 @@ class Flow:
         if self._options.ends_on_return:
             target.on_returned = self._end_returned
         self._down.wire.inbound.divert(into.number, target)
-        self._up.wire.inbound.divert(out.number, source)
+        offsets = self._options.offsets
+        reader = source if offsets is None else StreamReader(out.number, source, offsets)
+        self._up.wire.inbound.divert(out.number, reader)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
         if target.largest is not None:
@@ -270,6 +278,7 @@ class Flow:
             held=HeldBuffers(prefetch.BYTES_ON_THE_WAY, self._room),
             returns_are_counted=self._returns_are_counted,
             give_up_after=self._options.quarantine_after,
+            instead_of_return=self._end_unkept if self._options.is_stream else None,
         )
 
     # While it runs
@@ -441,11 +450,22 @@ class Flow:
         and comes again."""
         if self._target is not None:
             self._target.cut_off()
-        if not self._unrouted.done():
-            queue = self._options.destination.routing_key
-            error = TransientError(f"{self._down.where}: queue {queue!r} was deleted, and its messages were returned")
+        queue = self._options.destination.routing_key
+        self._end_broken(f"queue {queue!r} was deleted, and its messages were returned")
+
+    def _end_unkept(self) -> None:
+        """End the flow because messages have to go back to a stream, which takes none back: the next session reads them
+        again."""
+        self._end_broken(
+            f"messages wait that it doesn't take, and there is no room to keep them: stream {self._options.queue!r} "
+            "is read again from the first of them"
+        )
+
+    def _end_broken(self, why: str) -> None:
+        if not self._broken.done():
+            error = TransientError(f"{self._down.where}: {why}")
             error.side = Side.DOWNSTREAM
-            self._unrouted.set_result(error)
+            self._broken.set_result(error)
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():

@@ -33,7 +33,8 @@ RunnableT = TypeVar("RunnableT", bound="RunnableLink[Any]")
 
 
 class Session(ABC, Generic[RunnableT]):
-    """One link from its opening to its end. The flow's `close` and `leave` come last, however far `open` came.
+    """One link from its opening to its end. The flow's `close` and `leave` come at the end, however far `open` came,
+    and then the session's `leave`.
 
     `open` fills in the connections for requests, the flow and the upkeep, as far as it comes.
     """
@@ -87,6 +88,10 @@ class Session(ABC, Generic[RunnableT]):
                 error.side = error.side or side
                 return error
         return self.flow.explain(end) if self.flow else end.result()
+
+    async def leave(self, *, is_settled: bool) -> None:
+        """Do what is left once the flow has left, and the connections are still there. With `is_settled` its messages
+        had their time to be settled."""
 
     def follow(self) -> None:
         """Follow the bindings of the downstream object, which may have changed."""

@@ -112,7 +112,7 @@ class Window:
         messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self.has_forwarded:
             self._path.fruitless = 0
-        if not self._options.acknowledges:
+        if not self._options.acknowledges or self._options.is_stream:
             return None
         if self._make_room():
             return self.prefetch

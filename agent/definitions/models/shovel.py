@@ -14,6 +14,7 @@ from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.streams import check_stream, with_time
 from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
@@ -112,7 +113,8 @@ class ShovelModel(StrictModel):
     src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
     src_consumer_args: values.Arguments = key(
-        "Arguments to consume with, such as `x-priority`; with `amqp10` filters of the source."
+        "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
+        "shovel begins there. With `amqp10`, filters of the source."
     )
     src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
@@ -190,6 +192,7 @@ class ShovelModel(StrictModel):
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)
+        check_stream(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
@@ -223,6 +226,8 @@ class ShovelModel(StrictModel):
             for key in keys
             if key in self.model_fields_set
         }
+        if "consumer_arguments" in written:
+            written["consumer_arguments"] = with_time(written["consumer_arguments"])
         if "publish_properties" in written:
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:

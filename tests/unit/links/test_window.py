@@ -5,6 +5,7 @@ import asyncio
 from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
+from agent.core.links.stream_offsets import StreamOffsets
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 from tests.unit.amqp.wire.link import Link
@@ -55,3 +56,15 @@ async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_br
         window.better(link.clock.now)
     assert prefetch.MOST_HELD <= window.unsettled <= prefetch.LARGEST + 20
     assert window.current == 1
+
+
+async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
+    link = await Link.made(rewriter=Untouched())
+    options = FlowOptions("q", "tag", Destination("x"), prefetch=10, offsets=StreamOffsets())
+    window = Window(options, PathMemory(), Counts(), link.clock, for_unpublishable=0)
+    window.target = link.target
+    window.begin()
+    for tag in range(1, window.current + 1):
+        link.target.refuse(tag, "too_large", 0)
+    link.clock.pass_by(1.0)
+    assert window.better(link.clock.now) is None
