@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -55,12 +56,12 @@ class Entry(NamedTuple):
 
 
 class Names:
-    """Names that a table is searched for."""
+    """Names that a table is searched for, and beginnings of names."""
 
-    def __init__(self, *names: str) -> None:
-        self._encoded = tuple(short_string(name) for name in names)
-        searched = b"|".join(map(re.escape, self._encoded))
+    def __init__(self, *names: str, prefixes: Iterable[str] = ()) -> None:
+        searched = b"|".join([*(re.escape(short_string(name)) for name in names), *map(_name_with_prefix, prefixes)])
         run = b"(?:(?!%s)%s(?:%s|[SxAF]%s))*+" % (searched, _NAME, _SCALAR, _SIZED_VALUE)
+        self._searched = re.compile(searched, re.DOTALL)
         self._run = re.compile(run, re.DOTALL)
 
     def find(self, data: bytes, at: int, end: int) -> Entry | None:
@@ -77,9 +78,15 @@ class Names:
             if value >= end:
                 raise CodecError("a table's entry is cut off")
             after = skip_value(data, value, end)
-            if data.startswith(self._encoded, at):
+            if self._searched.match(data, at) is not None:
                 return Entry(at, value, after)
             at = after
+
+
+def _name_with_prefix(prefix: str) -> bytes:
+    """A pattern for the beginning of an entry whose name begins so; the entry has to be a whole one."""
+    encoded = short_string(prefix)
+    return b"[\\x%02x-\\xff]%s" % (encoded[0], re.escape(encoded[1:]))
 
 
 def skip_value(data: bytes, at: int, end: int) -> int:
