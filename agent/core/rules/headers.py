@@ -24,7 +24,7 @@ ANY: Final = "*"
 
 _ROUTE: Final = "links find out by it where a message has been"
 _REPLACED: Final = "links keep in it what they replace"
-_DEATHS: Final = "brokers write it when they dead-letter a message, and drop messages that go round by it"
+_DEATHS: Final = "brokers write it when they dead-letter a message, and find loops by it"
 _NEVER: Final[Mapping[str, str]] = {
     **dict.fromkeys((RECEIVED_FROM, SHOVELLED, SHOVELLED_AT), _ROUTE),
     **dict.fromkeys((INVALID_HEADERS, ORIGINAL_EXCHANGE, ORIGINAL_KEY, ORIGINAL_CC), _REPLACED),
@@ -55,9 +55,8 @@ def problem_of_removed(patterns: Sequence[str]) -> str:
     that ends with * stands for all names that begin so."""
     if len(patterns) > MOST_RULES:
         return f"more than {MOST_RULES} names"
-    misplaced = next((each for each in patterns if ANY in each[:-1]), None)
-    if misplaced is not None:
-        return f"{misplaced!r}: a * is allowed only at the end of a name"
+    if any(ANY in each[:-1] for each in patterns):
+        return f"a {ANY} is allowed only at the end of a name"
     return _first_problem(patterns, _NEVER)
 
 
