@@ -56,6 +56,7 @@ class Counts:
     refused: int = 0  # by the downstream, each time
     unpublishable: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
     quarantined: dict[str, int] = field(default_factory=dict)
+    limited_seconds: float = 0.0  # in which its rate limit kept it from reading
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
     binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
 

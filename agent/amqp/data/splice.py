@@ -79,7 +79,7 @@ class DeliveryForwarder:
         "_largest", "_last_allowed", "_mark", "_may_be_probe", "_missing", "_number", "_other_marks", "_out",
         "_poison_check", "_prepared", "_prepared_for", "_redelivered", "_remaining", "_rewriter", "_rewritten", "_room",
         "_size", "_skips", "_tag", "_tags", "_target", "_target_number", "_uncounted", "_unusual", "_was_added",
-        "on_exhausted", "probes",
+        "on_exhausted", "on_published", "probes",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +120,7 @@ class DeliveryForwarder:
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
         self.on_exhausted: Callable[[], None] | None = None  # called when the last that may be taken is here
+        self.on_published: Callable[[int, int], None] | None = None  # with how many of what size, once or twice a read
         self._last_allowed = _UNLIMITED if limit is None else limit  # by its delivery tag
         self._at_once = min(self._room, self._largest)
         # The message that is being read
@@ -572,6 +573,8 @@ class DeliveryForwarder:
         self._target.published(
             self._tags, self._bytes, came_again=self._came_again, ways=ways, rewritten=self._rewritten
         )
+        if self.on_published is not None:
+            self.on_published(len(self._tags), self._bytes)
         self._tags, self._prepared_for, self._added, self._came_again = [], [], [], []
         self._bytes, self._rewritten = 0, 0
 

@@ -25,7 +25,7 @@ ANY: Final = "*"
 _ROUTE: Final = "links find out by it where a message has been"
 _REPLACED: Final = "links keep in it what they replace"
 _DEATHS: Final = "brokers write it when they dead-letter a message, and find loops by it"
-_NEVER: Final[Mapping[str, str]] = {
+_NEVER: Final[dict[str, str]] = {
     **dict.fromkeys((RECEIVED_FROM, SHOVELLED, SHOVELLED_AT), _ROUTE),
     **dict.fromkeys((INVALID_HEADERS, ORIGINAL_EXCHANGE, ORIGINAL_KEY, ORIGINAL_CC), _REPLACED),
     **dict.fromkeys(("CC", "BCC"), "brokers send copies of a message to the queues in it"),
@@ -33,7 +33,7 @@ _NEVER: Final[Mapping[str, str]] = {
     f"{quarantine.HEADERS}*": "a message in quarantine is restored by it",
 }
 """The names that no rule may touch, or how they begin, each with the reason."""
-_NEVER_SET: Final[Mapping[str, str]] = {
+_NEVER_SET: Final[dict[str, str]] = {
     **dict.fromkeys(("x-death", "x-first-death-*", "x-last-death-*"), _DEATHS),
     DELIVERY_COUNT: "quorum queues count in it how often a message came back",
 }

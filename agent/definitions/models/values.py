@@ -408,7 +408,8 @@ def _rate_limit(value: object) -> object:
             raise refuse(f"unknown key {quoted(unit)}{did_you_mean(unit, _UNITS)}")
         if isinstance(number, bool) or not isinstance(_whole(number), int) or not 0 < number <= MAX_RATE:
             raise refuse(f"{unit}: expected a whole number in a second, from 1 to {MAX_RATE:,}")
-    return RateLimit(**{unit: _whole(number) for unit, number in value.items()})
+    written: dict[str, Any] = {unit: _whole(number) for unit, number in value.items()}
+    return RateLimit(**written)
 
 
 _RATE: Final = {"type": "integer", "minimum": 1, "maximum": MAX_RATE}
