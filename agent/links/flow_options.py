@@ -20,8 +20,9 @@ class FlowOptions:
     `is_quorum`: the queue counts what comes back to it. `limit` is the number of messages to forward before the flow
     has finished; what comes beyond goes back. `quarantine_after` is the number of seconds for which a message may be
     refused while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow
-    and isn't acknowledged: the destination is a queue, and that is gone. With a `rate_limit` the flow holds the
-    connection that it reads from, so no other may read from it.
+    and isn't acknowledged: the destination is a queue, and that is gone. `keeps_consumer`: no other prefetch is worth
+    another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the connection that it reads
+    from, so no other may read from it.
     """
 
     queue: str
@@ -35,6 +36,7 @@ class FlowOptions:
     limit: int | None = None
     quarantine_after: float | None = None
     ends_on_return: bool = False
+    keeps_consumer: bool = False
     set_headers: Table = EMPTY
     remove_headers: tuple[str, ...] = ()
     rate_limit: RateLimit | None = None

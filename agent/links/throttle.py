@@ -2,6 +2,8 @@
 
 The connection that it reads from is held after a read until what came is paid for, so no other link may read from it. A
 link is shown as limited while it is held, and shortly after: it may be held a hundred times in a second.
+
+Why: docs/decisions/0061-limited-links-read-alone.md
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Window:
         messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self.has_forwarded:
             self._path.fruitless = 0
-        if not self._options.acknowledges:
+        if not self._options.acknowledges or self._options.keeps_consumer:
             return None
         if messages > 0:
             self._fit_limit(octets / messages)

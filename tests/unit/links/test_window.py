@@ -100,3 +100,13 @@ async def test_a_changed_limit_changes_it_but_never_makes_it_smaller_on_a_quorum
     window.begin()
     window.limit = None
     assert moved(link, window, messages=10, size=1) == 5_000
+
+
+async def test_a_consumer_that_keeps_its_queue_is_not_replaced() -> None:
+    link = await Link.made(rewriter=Untouched())
+    options = FlowOptions("q", "tag", Destination("x"), rate_limit=RateLimit(bytes=1_000_000), keeps_consumer=True)
+    window = Window(options, PathMemory(), link.counts, link.clock, for_unpublishable=0)
+    window.target = link.target
+    window.begin()
+    assert moved(link, window, messages=10, size=10) is None
+    assert window.prefetch == 15
