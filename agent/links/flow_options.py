@@ -21,8 +21,8 @@ class FlowOptions:
     has finished; what comes beyond goes back. `quarantine_after` is the number of seconds for which a message may be
     refused while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow
     and isn't acknowledged: the destination is a queue, and that is gone. `keeps_consumer`: no other prefetch is worth
-    another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the connection that it reads
-    from, so no other may read from it.
+    another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the connection that it
+    reads from, so no other may read from it.
     """
 
     queue: str

@@ -53,3 +53,22 @@ def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
     agent.wait_for("terminated", named(here))
     assert depth(there.uri, "src") == 3 * RATE
     assert agent.history(*named(here)).count("running") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("limit", [{"messages": 7}, {"messages": 200}, {"bytes": 1_000_000}])
+def test_a_limit_is_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Site, limit: dict[str, int]) -> None:
+    rate = limit.get("messages", 100)
+    there.queue(name="src").publish(["x" * 10_000] * (70 * rate), "src", exchange="")
+    agent = running(agent_of(here.node), here, shovel(there, here, rate_limit=limit))
+    time.sleep(3)
+
+    def forwarded() -> int:
+        [link] = ask(agent, "/api/links")
+        assert link["status"] == "running"
+        return int(link["forwarded"])
+
+    begun, before = time.monotonic(), forwarded()
+    time.sleep(60)
+    expected = rate * (time.monotonic() - begun)
+    assert forwarded() - before == pytest.approx(expected, rel=0.02)
