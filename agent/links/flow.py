@@ -138,6 +138,8 @@ class Flow:
         """Change the rate limit."""
         self._window.limit = limit
         self._throttle.change(limit)
+        if self._source is not None:
+            self._source.on_published = None if limit is None else self._throttle.took
 
     @property
     def in_flight(self) -> int:
@@ -269,7 +271,7 @@ class Flow:
         )
         source.probes = self.probes
         source.on_exhausted = self._has_all
-        source.on_published = self._throttle.took
+        self.limit(self._window.limit)
         if self._options.limit is not None:
             target.on_held = self._take_more
         if self._options.ends_on_return:
