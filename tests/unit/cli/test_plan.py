@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from agent.cli.plan import _settings_as_json, ended_line
 from agent.core import fields
@@ -28,7 +29,7 @@ def test_a_link_that_ends_is_named_with_the_messages_that_go_with_it() -> None:
 
 
 def test_a_link_is_shown_with_its_rules_and_so_is_a_shovel() -> None:
-    rules = {
+    rules: dict[str, Any] = {
         "set_headers": fields.table_from_json({"site": "eu", "n": [1, None]}),
         "remove_headers": ("a", "b*"),
         "rate_limit": RateLimit(messages=5),
