@@ -7,19 +7,24 @@ import time
 from typing import Any, cast
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import get, link_when, metric
 from tests.lab.user_program import messages, numbered
 from tests.lab.waiting import eventually
 
 RATE = 200
+SLOW, FAST = "fed.slow", "fed.fast"
 
 
 def test_headers_are_set_and_removed(agent_of: AgentOf, here: Site, there: Site) -> None:
     """At whatever place the message has them, and also where the link has to rewrite its own."""
     here.exchange().queue("k")
     there.exchange()
-    rules = {"set-headers": {"site": "eu", "n": 3, "l": ["a", None]}, "remove-headers": ["secret", "debug-*"]}
+    rules: dict[str, Any] = {
+        "set-headers": {"site": "eu", "n": 3, "l": ["a", None]},
+        "remove-headers": ["secret", "debug-*"],
+    }
     agent = agent_of(here.node).write({here.vhost: federated(there, **rules, **{"max-hops": 3})}).start()
     link_when(agent, "that runs", lambda link: link["status"] == "running")
     there.wait_bound("k")
@@ -39,57 +44,74 @@ def test_headers_are_set_and_removed(agent_of: AgentOf, here: Site, there: Site)
     assert hops == [1, 1, 1, 2]
 
 
-def test_a_limit_holds_its_link_and_no_other_and_a_change_restarts_nothing(
-    agent_of: AgentOf, here: Site, there: Site
-) -> None:
-    for name in ("fed.slow", "fed.fast"):
-        here.exchange(name).queue("k", name=f"q {name}", exchange=name)
-        there.exchange(name)
+def shown(agent: Agent, name: str = X) -> dict[str, Any]:
+    [found] = [each for each in get(agent, "/api/links") if each["exchange"] == name]
+    return dict(found)
+
+
+def test_a_limit_is_shown_and_a_change_restarts_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    there.exchange()
 
     def section(limit: Any) -> dict[str, Any]:
-        members = {"slow": [{"upstream": "origin", "rate-limit": limit}], "fast": [{"upstream": "origin"}]}
-        return {
-            **federated(there, **{"lag-critical": 1}),
-            "upstream-sets": members,
-            "policies": {
-                name: {
-                    "pattern": rf"^fed\.{name}$",
-                    "apply-to": "exchanges",
-                    "definition": {"federation-upstream-set": name},
-                }
-                for name in members
-            },
-        }
+        more: dict[str, Any] = {"lag-critical": 1, "rate-limit": limit}
+        return {here.vhost: federated(there, **more)}
 
-    agent = agent_of(here.node).write({here.vhost: section({"messages": RATE})}).start()
-    for name in ("fed.slow", "fed.fast"):
-        there.wait_bound("k", exchange=name)
-
-    def shown(name: str) -> dict[str, Any]:
-        [found] = [each for each in get(agent, "/api/links") if each["exchange"] == name]
-        return dict(found)
-
-    eventually(lambda: shown("fed.slow")["backlog"] == 0 == shown("fed.fast")["backlog"], what="both run")
-    there.publish(numbered(15 * RATE), exchange="fed.slow")
-    begun = time.monotonic()
-    there.publish(numbered(20 * RATE), exchange="fed.fast")
-    assert here.take(20 * RATE, queue="q fed.fast") == numbered(20 * RATE)
-    assert time.monotonic() - begun < 9, "it waits for no other"
-    slow = shown("fed.slow")
-    assert (slow["status"], slow["limited"], slow["rate_limit"]) == ("running", True, {"messages": RATE, "bytes": None})
-    assert shown("fed.fast")["limited"] is False
-    assert f"held to its rate-limit of {RATE} messages/s" in slow["error"]
+    agent = agent_of(here.node).write(section({"messages": RATE})).start()
+    there.wait_bound("k")
+    eventually(lambda: shown(agent)["backlog"] == 0, what="it runs")
+    there.publish(numbered(10 * RATE))
+    eventually(lambda: shown(agent)["critical_since"], what="it is behind")
+    link = shown(agent)
+    assert (link["status"], link["limited"], link["rate_limit"]) == ("running", True, {"messages": RATE, "bytes": None})
+    assert f"held to its rate-limit of {RATE} messages/s" in link["error"]
     [cause] = get(agent, "/api/causes")["causes"]
     assert (cause["trouble"], cause["advice"][:18]) == ("further behind than lag-critical", "Raise `rate-limit`")
-    first = here.take(4 * RATE, queue="q fed.slow")
-    assert time.monotonic() - begun > 2.5
-    assert (metric(agent, "federation_agent_link_limited_seconds_total") or 0) > 1, "of the only link with a limit"
-    agent.write({here.vhost: section("off")}).signal(signal.SIGHUP)
-    eventually(lambda: shown("fed.slow")["rate_limit"] is None, what="the limit is gone")
-    there.publish(later := numbered(20 * RATE, start=15 * RATE), exchange="fed.slow")
-    rest = here.take(35 * RATE - len(first), queue="q fed.slow")
-    assert first + rest == numbered(15 * RATE) + later
-    eventually(lambda: not shown("fed.slow")["limited"], what="it isn't shown as limited any more")
-    assert agent.history(here.vhost, "fed.slow").count("running") == 1
-    assert shown("fed.slow")["reconnects"] == 0
+    begun = time.monotonic()
+    first = here.take(5 * RATE)
+    assert (metric(agent, "federation_agent_link_limited_seconds_total") or 0) > 1
+    agent.write(section({"messages": 50 * RATE})).signal(signal.SIGHUP)
+    eventually(lambda: shown(agent)["rate_limit"] == {"messages": 50 * RATE, "bytes": None}, what="another limit")
+    rest = here.take(10 * RATE - len(first))
+    agent.write(section("off")).signal(signal.SIGHUP)
+    eventually(lambda: shown(agent)["rate_limit"] is None, what="the limit is gone")
+    there.publish(later := numbered(5 * RATE, start=10 * RATE))
+    assert first + rest + here.take(5 * RATE) == numbered(10 * RATE) + later
+    eventually(lambda: not shown(agent)["limited"], what="it isn't shown as limited any more")
+    assert time.monotonic() - begun > 2
+    assert agent.history(here.vhost, X).count("running") == 1
+    assert shown(agent)["reconnects"] == 0
     assert agent.terminate() == 0
+
+
+def test_a_link_that_pays_for_a_large_message_holds_up_no_other_and_is_not_stalled(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """For 60 s nothing is read for it. A link that ends is not kept by that."""
+    for name in (SLOW, FAST):
+        here.exchange(name).queue("k", name=f"q {name}", exchange=name)
+        there.exchange(name)
+    sets = {SLOW: [{"upstream": "origin", "rate-limit": {"bytes": 1_000}}], FAST: [{"upstream": "origin"}]}
+    policies = {
+        name: {"pattern": f"^{name}$", "apply-to": "exchanges", "definition": {"federation-upstream-set": name}}
+        for name in sets
+    }
+    agent = agent_of(here.node)
+    section = federated(there) | {"upstream-sets": sets, "policies": policies}
+    agent.write({here.vhost: section}, agent=agent.settings(**{"stall-after": 2})).start()
+    for name in (SLOW, FAST):
+        there.wait_bound("k", exchange=name)
+    there.publish(["x" * 60_000, "waits"], exchange=SLOW)
+    assert here.take(1, queue=f"q {SLOW}") == ["x" * 60_000]
+    began = time.monotonic()
+    there.publish(numbered(1_000), exchange=FAST)
+    assert here.take(1_000, queue=f"q {FAST}") == numbered(1_000)
+    assert time.monotonic() - began < 40
+    eventually(lambda: shown(agent, SLOW)["backlog"] == 1, 20, what="what waits is counted")
+    time.sleep(3)
+    link = shown(agent, SLOW)
+    assert (link["status"], link["limited"], link["forwarded"]) == ("running", True, 1)
+    assert get(agent, "/api/causes")["level"] == "fine"
+    assert "stalled" not in agent.history(here.vhost, SLOW)
+    assert agent.terminate() == 0
+    there.wait_depth(1, f"federation: {SLOW} -> {here.node.admin.get('cluster-name')['name']}:{here.vhost}:{SLOW}")
