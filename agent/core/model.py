@@ -12,6 +12,7 @@ from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.core.links.lag import LagCritical
+from agent.core.links.rate_limit import RateLimit
 from agent.errors import Place
 
 STREAM_OFFSET: Final = "x-stream-offset"
@@ -93,6 +94,9 @@ class LinkSettings:
     quarantine_after: float | None = 600.0
     probe: float | None = None
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +312,9 @@ class ShovelSettings:
     reconnect_delay: float = 5.0
     quarantine_after: float | None = 600.0
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

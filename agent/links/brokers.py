@@ -237,6 +237,7 @@ class Connections:
 
     def __init__(self, brokers: Brokers, on_blocked: Callable[[str | None], None]) -> None:
         self.down: Shared | None = None
+        self.reads_alone: str | None = None  # the link's id, if it shares the connection that it reads from with none
         self._brokers = brokers
         self._on_blocked = on_blocked
         self._up: Shared | None = None
@@ -268,6 +269,7 @@ class Connections:
         )
 
     async def from_source(self, source: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
+        dedicated = self.reads_alone or dedicated
         up = self._up = self._hold(await self._brokers.source(source, uri, dedicated=dedicated))
         return up
 

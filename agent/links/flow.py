@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Room
+from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.probe import Probes
@@ -22,10 +23,12 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.core.links import prefetch
 from agent.core.links.poison_search import Watch
+from agent.core.links.rate_limit import RateLimit
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, DiscardDeliveries, is_consumed_by_another
 from agent.links.flow_options import FlowOptions, PathMemory
+from agent.links.throttle import Throttle
 from agent.links.window import Window
 
 SETTLE_PATIENCE: Final = 5.0
@@ -80,6 +83,7 @@ class Flow:
         self._watch = path.poison_search.watch(self._loop.time())
         for_unpublishable = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unpublishable=for_unpublishable)
+        self._throttle = Throttle(up.wire.inbound, options.rate_limit, counts, acknowledges=options.acknowledges)
         self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 
@@ -115,6 +119,28 @@ class Flow:
         """The side at which messages don't get through: the quarantine is beside the source."""
         lacks_quarantine = self._target is not None and self._target.lacks_quarantine
         return Side.UPSTREAM if lacks_quarantine else Side.DOWNSTREAM
+
+    @property
+    def limited_by(self) -> str:
+        """The rate limit as text, while it holds messages back; otherwise empty."""
+        return self._throttle.shown
+
+    @property
+    def limited_for(self) -> float:
+        """The seconds since the rate limit began to keep the flow from reading; 0 if it doesn't now."""
+        return self._throttle.held_for
+
+    @property
+    def waits_for_limit(self) -> bool:
+        """True if nothing is to be confirmed, since the rate limit keeps the flow from reading."""
+        return self._throttle.is_held and not self.unsettled
+
+    def limit(self, limit: RateLimit | None) -> None:
+        """Change the rate limit."""
+        self._window.limit = limit
+        self._throttle.change(limit)
+        if self._source is not None:
+            self._source.on_published = None if limit is None else self._throttle.took
 
     @property
     def in_flight(self) -> int:
@@ -239,7 +265,7 @@ class Flow:
         source = self._source = DeliveryForwarder(
             out,
             target,
-            rewriter,
+            with_rules(rewriter, self._options.set_headers, self._options.remove_headers),
             self._options.destination,
             poison_check=self._poison_check,
             limit=self._options.limit,
@@ -252,6 +278,7 @@ class Flow:
         )
         source.probes = self.probes
         source.on_exhausted = self._has_all
+        self.limit(self._window.limit)
         if self._options.limit is not None:
             target.on_held = self._take_more
         if self._options.ends_on_return:
@@ -352,6 +379,7 @@ class Flow:
 
     async def close(self) -> None:
         """Take no more messages, and wait for those in flight."""
+        self._throttle.end()
         out, target, consumer = self._out, self._target, self._consumer
         if out is None or target is None or consumer is None or out.closed.done():
             return
@@ -364,6 +392,7 @@ class Flow:
 
     async def leave(self) -> None:
         """Close the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        self._throttle.end()
         if self._forgets is not None:
             self._forgets.cancel()
         out = self._out

@@ -57,6 +57,7 @@ class Counts:
     unpublishable: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
     quarantined: dict[str, int] = field(default_factory=dict)
     converted_with_loss: dict[str, int] = field(default_factory=dict)  # by what the other protocol can't say
+    limited_seconds: float = 0.0  # in which its rate limit kept it from reading
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
     binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
 

@@ -83,6 +83,7 @@ _SPELLINGS = {
     "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
     "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
     **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+    **{name: (name,) for name in ("set_headers", "remove_headers", "rate_limit")},
 }
 """The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
@@ -164,6 +165,16 @@ class ShovelModel(StrictModel):
     lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
+    )
+    set_headers: values.SetHeaders = key(
+        "Headers that every message gets, with their values, in place of those that it has of these names "
+        "([rules](rules.md)); none by default."
+    )
+    remove_headers: values.RemovedHeaders = key(
+        "Names of headers to remove from messages; `NAME*` stands for all that begin so. None by default."
+    )
+    rate_limit: values.RateLimits = key(
+        "The most `messages`, `bytes` of their bodies, or both, that the shovel forwards in a second; `off` by default."
     )
     prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
