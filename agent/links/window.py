@@ -81,10 +81,8 @@ class Window:
     @property
     def is_filled(self) -> bool:
         """True if messages that get nowhere take all places, and no more can be had."""
-        return (
-            self._for_unpublishable >= prefetch.MOST_HELD
-            and self._held_unpublishable - self._held_before >= self.current
-        )
+        is_largest = self._options.is_stream or self._for_unpublishable >= prefetch.MOST_HELD
+        return is_largest and self._held_unpublishable - self._held_before >= self.current
 
     @property
     def is_single(self) -> bool:

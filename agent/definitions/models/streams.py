@@ -33,6 +33,8 @@ def check_stream(raw: Mapping[str, Any], spot: Spot) -> None:
         return
     if raw.get("ack-mode") == "no-ack":
         spot.error("a stream is read with acknowledgements: use on-confirm or on-publish", "ack-mode")
+    if "lag-critical" in raw:
+        spot.warn("lag-critical does nothing for a stream: how much waits in one isn't known", "lag-critical", key=True)
     for name in ("src-delete-after", "delete-after"):
         if raw.get(name, "never") != "never":
             message = "messages of a stream can't be counted, as it takes none back: use src-delete-after-duration"

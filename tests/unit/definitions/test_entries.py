@@ -421,6 +421,10 @@ NO_OFFSET = (
             COUNTED,
         ),
         (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, lag-critical: 5m",
+            "warning: lag-critical does nothing for a stream: how much waits in one isn't known",
+        ),
+        (
             f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
             "x-stream-offset needs src-queue, a stream",
         ),

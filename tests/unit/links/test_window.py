@@ -69,6 +69,7 @@ async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
     window.begin()
     for tag in range(1, window.current + 1):
         link.target.refuse(tag, "too_large", 0)
+        assert window.is_filled is (tag == window.current)
     link.clock.pass_by(1.0)
     assert window.better(link.clock.now) is None
 
