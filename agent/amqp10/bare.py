@@ -21,7 +21,8 @@ _HEADER: Final = b"\x00\x53\x70"
 _DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
 _ANNOTATIONS: Final = b"\x00\x53\x72"
 _PROPERTIES: Final = b"\x00\x53\x73"
-_LISTS: Final = frozenset({0xC0, 0xD0})
+_LISTS: Final = frozenset({b"\xc0", b"\xd0"})
+_NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
@@ -86,17 +87,20 @@ def _value(field: Field) -> Value:
 def without_foreign_user(message: bytes, user: bytes) -> bytes:
     """The message without its user id, unless that is `user`: RabbitMQ refuses any other, and ends the link by that."""
     at = _properties_at(message)
-    if at is None or message[at] not in _LISTS:
+    if at is None or message[at : at + 1] not in _LISTS:
         return message
     count, first, after = types.find_list(message, at, len(message))
-    if count < _USER_PLACE:
+    if not _USER_PLACE <= count <= len(PROPERTIES.fields):
         return message
     place = types.skip(message, first)
-    if message[place] == types.NULL_CODE or types.decode(message, place)[0] == Value("binary", user):
+    if message.startswith((_NULL, types.encode(Value("binary", user))), place):
         return message
-    begin = at - len(_PROPERTIES)
-    found = sections.properties(message[begin:after], find_sections(message[begin:after]))
-    return message[:begin] + PROPERTIES.encode(**{**found, "user_id": None}) + message[after:]
+    items, begin = [], first
+    for _ in range(count):
+        end = types.skip(message, begin)
+        items.append(_NULL if begin == place else message[begin:end])
+        begin = end
+    return message[:at] + types.encode_list(items) + message[after:]
 
 
 def _properties_at(message: bytes) -> int | None:
