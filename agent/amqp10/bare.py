@@ -5,12 +5,13 @@ Why: docs/decisions/0061-amqp10-by-translation.md
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, decode_table
 from agent.amqp10 import sections, types
-from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, find_sections
+from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
@@ -22,6 +23,7 @@ _DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
 _ANNOTATIONS: Final = b"\x00\x53\x72"
 _PROPERTIES: Final = b"\x00\x53\x73"
 _LISTS: Final = frozenset({b"\xc0", b"\xd0"})
+_LARGE_LIST: Final = struct.Struct(">BII")
 _NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
@@ -90,17 +92,13 @@ def without_foreign_user(message: bytes, user: bytes) -> bytes:
     if at is None or message[at : at + 1] not in _LISTS:
         return message
     count, first, after = types.find_list(message, at, len(message))
-    if not _USER_PLACE <= count <= len(PROPERTIES.fields):
+    if count < _USER_PLACE:
         return message
     place = types.skip(message, first)
     if message.startswith((_NULL, types.encode(Value("binary", user))), place):
         return message
-    items, begin = [], first
-    for _ in range(count):
-        end = types.skip(message, begin)
-        items.append(_NULL if begin == place else message[begin:end])
-        begin = end
-    return message[:at] + types.encode_list(items) + message[after:]
+    fields = message[first:place] + _NULL + message[types.skip(message, place) : after]
+    return message[:at] + _LARGE_LIST.pack(0xD0, len(fields) + 4, count) + fields + message[after:]
 
 
 def _properties_at(message: bytes) -> int | None:

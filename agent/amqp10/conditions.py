@@ -43,4 +43,4 @@ def refusal_of(error: Performed | Value | None) -> Refusal:
     if isinstance(error, Performed):
         condition, text = error["condition"], error["description"] or ""
     code, name = _CODES.get(condition, _CLOSED)
-    return Refusal(code, f"{name} - {text or condition}", condition)
+    return Refusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)

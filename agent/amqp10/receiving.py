@@ -15,7 +15,7 @@ from agent.amqp.wire.tables import CodecError, short_string
 from agent.amqp10 import performatives
 from agent.amqp10.bare import NO_ADDRESS, BareMessages, Taken
 from agent.amqp10.conditions import Refusal
-from agent.amqp10.conversion import to_091
+from agent.amqp10.conversion.message import to_091
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections

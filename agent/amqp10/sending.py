@@ -16,7 +16,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
 from agent.amqp10.conditions import Refusal
-from agent.amqp10.conversion import to_10
+from agent.amqp10.conversion.message import to_10
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.terminus import Terminus

@@ -230,9 +230,11 @@ class ExchangeDestination:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """An address of AMQP 1.0, as its broker spells them."""
+    """An address of AMQP 1.0, as its broker spells them. A queue of RabbitMQ 4 that is missing is declared, unless it
+    is predeclared."""
 
     address: str
+    is_predeclared: bool = False
 
     def __str__(self) -> str:
         return f"address {self.address}"

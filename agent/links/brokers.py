@@ -16,12 +16,11 @@ from itertools import product
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from agent.amqp.connect import Connection, LastHeard, connect_any, plain
+from agent.amqp.connect import Connection, LastHeard, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.ends import Permit
-from agent.amqp10.translator import translated
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import differ_in_passwords
 from agent.core.links.removal import CleanupAfter
@@ -29,7 +28,7 @@ from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
 from agent.errors import BrokerError, Side, happening_on
-from agent.links.ends import End, Ends, federation_ends, timed
+from agent.links.ends import End, Ends, federation_ends, timed, wired
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
 from agent.tasks import GuardedTasks, UnexpectedErrors, gather_both
@@ -149,7 +148,7 @@ class Brokers:
             name=name,
             default_vhost=end.default_vhost,
             heard=self._heard,
-            wired=plain if end.terminus is None else translated(end.terminus, name),
+            wired=wired(end.terminus, name),
         )
         connection.wire.answers_while_blocked = not publishes
         connection.wire.permit = self.permit

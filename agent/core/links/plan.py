@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from agent.core.addresses.rabbitmq_address import addressed
 from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import (
     Connect,
@@ -26,6 +27,8 @@ from agent.core.links.upstream_steps import (
     upstream_steps,
 )
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     Binding,
     DeclaredExchange,
     Exchange,
@@ -104,6 +107,7 @@ class Sight:
     error: str | None = None
     failure: Failure = UNKNOWN  # where there is an error
     destination: Sight | None = None  # of a shovel, whose other end this is
+    declares_queue: bool = False  # it is missing at an address of AMQP 1.0, and the shovel declares it
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
     running: RunningLink | None = None  # the same link of that agent
 
@@ -356,5 +360,11 @@ def _shovel_queues(link: ShovelLink, sight: Sight) -> Iterator[Action]:
     """The queues of its definition; what a shovel declares for an exchange goes with its connection."""
     ends = ((link.shovel.source, sight, "source"), (link.shovel.destination, sight.destination, "destination"))
     for place, seen, end in ends:
-        if seen is not None and isinstance(place, QueueSource | QueueDestination):
-            yield _queue(seen, place.queue, place.arguments, missing=f"missing at the {end}; declared durable")
+        missing = f"missing at the {end}; declared durable"
+        match place:
+            case QueueSource(queue, arguments) | QueueDestination(queue, arguments) if seen is not None:
+                yield _queue(seen, queue, arguments, missing=missing)
+            case AddressSource(address) | AddressDestination(address) if seen is not None:
+                found = addressed(address)
+                if found is not None and (seen.declares_queue or seen.seen.queue is not None):
+                    yield _queue(seen, found.name, EMPTY, missing=missing)

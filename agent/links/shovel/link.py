@@ -18,11 +18,12 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp.wire.tables import MAX_SHORT
+from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
 from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import (
     AddressDestination,
     AddressSource,
+    ExchangeDestination,
     ExchangeSource,
     QueueDestination,
     QueueSource,
@@ -42,6 +43,7 @@ from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
+QUEUES: Final = "/queues/"  # how addresses of queues begin on RabbitMQ 4
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
 
@@ -163,10 +165,13 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _begin(self, up: Shared, down: Shared, *, control: Shared) -> None:
         link, source = self._link, self._link.shovel.source
+        looking: Shared | None = control
         if isinstance(source, QueueSource):
-            queue, looking = source.queue, control
-        elif isinstance(source, AddressSource):  # which doesn't show what waits
-            queue, looking = shortened(source.address), None
+            queue = source.queue
+        elif isinstance(source, AddressSource):
+            terminus = self._ends.source.terminus
+            is_shown = terminus is not None and terminus.is_queue and control.connection.server.shows_queues
+            queue, looking = shortened(source.address), control if is_shown else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
         flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
@@ -195,9 +200,9 @@ class ShovelSession(Session[RunnableShovel]):
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
         yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
-        if isinstance(source, AddressSource):
+        if isinstance(source, AddressSource) and (terminus := self._ends.source.terminus) is not None:
             with happening_on(Side.UPSTREAM):
-                await _look_at_address(connection, source.address)
+                await _ensure_address(connection, terminus, source)
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -218,8 +223,12 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
+            destination, terminus = self._link.shovel.destination, self._ends.destination.terminus
+            if isinstance(destination, AddressDestination) and terminus is not None:
+                await _ensure_address(connection, terminus, destination)
+                return
             spare = self._spare(self._ends.destination, connection)
-            await _ensure_destination(connection, self._link.shovel.destination, spare=spare)
+            await _ensure_destination(connection, destination, spare=spare)
 
     def _spare(self, end: End, connection: Connection) -> Opener:
         return lambda: self._brokers.trial(end, connection.uri)
@@ -279,21 +288,16 @@ async def _unknown() -> None:
     """The number of messages that wait where nothing shows it."""
 
 
-def shortened(address: str) -> str:
-    """An address as names are: of 255 bytes at most. It is only shown; the connection knows the address."""
-    return address.encode()[:MAX_SHORT].decode(errors="ignore")
-
-
-async def _look_at_address(connection: Connection, address: str) -> None:
-    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0."""
-    await demand(
-        connection,
-        f"attaching to {address!r}",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        queue=shortened(address),
-        passive=True,
-    )
+async def _ensure_address(
+    connection: Connection, terminus: Terminus, place: AddressSource | AddressDestination
+) -> None:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0. A missing queue of RabbitMQ 4 is
+    declared durable."""
+    answer = await ask_for_address(connection, terminus)
+    if may_be_declared(connection, terminus, answer) and not place.is_predeclared:
+        answer = await ask_for_address(connection, terminus, passive=False)
+    if isinstance(answer, ChannelClosedError):
+        raise address_refused(connection, terminus, answer)
 
 
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
@@ -321,13 +325,11 @@ async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str
 
 
 async def _ensure_destination(connection: Connection, destination: ShovelDestination, *, spare: Opener) -> None:
-    """Declare a queue that is missing; raise BrokerError if an exchange or an address is, since publishing to it would
-    close the channel."""
-    if isinstance(destination, AddressDestination):
-        await _look_at_address(connection, destination.address)
-    elif isinstance(destination, QueueDestination):
+    """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
+    channel."""
+    if isinstance(destination, QueueDestination):
         await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
-    elif destination.exchange:
+    elif isinstance(destination, ExchangeDestination) and destination.exchange:
         found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):
             raise _no_exchange(connection, destination.exchange, found, doing="looking for")

@@ -58,7 +58,9 @@ def test_a_user_that_isnt_ours_is_left_out(user: bytes) -> None:
     annotations = sections.section(0x72, Value("map", ()))
     began = time.process_time()
     found = without_foreign_user(annotations + properties(LARGE, user, TO) + message(b"x"), b"u")
-    assert found == annotations + properties(LARGE, NULL, TO) + message(b"x")
+    content = LARGE + NULL + TO
+    head = b"\x00\x53\x73\xd0" + (len(content) + 4).to_bytes(4, "big") + (3).to_bytes(4, "big")
+    assert found == annotations + head + content + message(b"x")
     assert time.process_time() - began < 0.2
 
 

@@ -15,7 +15,7 @@ from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, encode_table
 from agent.amqp10 import frames, performatives, sections
 from agent.amqp10.bare import NO_PROPERTIES, annotated, without_foreign_user
-from agent.amqp10.conversion import to_091, to_10
+from agent.amqp10.conversion.message import to_091, to_10
 from agent.amqp10.sections import find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import text

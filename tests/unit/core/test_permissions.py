@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import ExchangeSource, Link, LinkSettings, QueueDestination, QueueSource, ShovelLink
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeSource,
+    Link,
+    LinkSettings,
+    QueueDestination,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.permissions import (
     GENERATED,
     Grant,
@@ -80,6 +89,29 @@ def test_a_shovel_from_an_exchange_needs_its_own_queue() -> None:
         *((each, "amq.gen-") for each in Permission),
         (Permission.READ, "x"),
     }
+
+
+CONFIGURE, WRITE, READ = Permission
+
+
+@pytest.mark.parametrize(
+    ("address", "from_", "to"),
+    [
+        ("/queues/a%2Fb", {(READ, "a/b"), (CONFIGURE, "a/b")}, {(WRITE, "amq.default")}),
+        ("/amq/queue/q", {(READ, "q")}, {(WRITE, "amq.default")}),
+        ("/queue/q", {(READ, "q"), (CONFIGURE, "q")}, {(WRITE, "amq.default"), (CONFIGURE, "q")}),
+        ("/exchanges/x/k", {*((each, "amq.gen-") for each in Permission), (READ, "x")}, {(WRITE, "x")}),
+        ("topic://orders", set(), set()),  # of a broker whose permissions nobody knows
+    ],
+)
+def test_what_an_address_needs(
+    address: str, from_: set[tuple[Permission, str]], to: set[tuple[Permission, str]]
+) -> None:
+    link = shovel_link(AddressSource(address))
+    link = replace(link, shovel=replace(link.shovel, destination=AddressDestination(address)))
+    ends = needs_of(link, source_vhost="/", cluster="", source_asks=True, destination_asks=True)
+    found = [{(each.permission, each.on) for each in needs} for needs in (ends.source, ends.destination)]
+    assert found == [from_, to]
 
 
 @pytest.mark.parametrize(
