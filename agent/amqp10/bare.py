@@ -22,7 +22,7 @@ _HEADER: Final = b"\x00\x53\x70"
 _DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
 _ANNOTATIONS: Final = b"\x00\x53\x72"
 _PROPERTIES: Final = b"\x00\x53\x73"
-_LISTS: Final = frozenset({0xC0, 0xD0})
+_LISTS: Final = frozenset({b"\xc0", b"\xd0"})
 _LARGE_LIST: Final = struct.Struct(">BII")
 _NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
@@ -89,13 +89,13 @@ def _value(field: Field) -> Value:
 def without_foreign_user(message: bytes, user: bytes) -> bytes:
     """The message without its user id, unless that is `user`: RabbitMQ refuses any other, and ends the link by that."""
     at = _properties_at(message)
-    if at is None or message[at] not in _LISTS:
+    if at is None or message[at : at + 1] not in _LISTS:
         return message
     count, first, after = types.find_list(message, at, len(message))
     if count < _USER_PLACE:
         return message
     place = types.skip(message, first)
-    if message[place] == types.NULL_CODE or types.decode(message, place)[0] == Value("binary", user):
+    if message.startswith((_NULL, types.encode(Value("binary", user))), place):
         return message
     fields = message[first:place] + _NULL + message[types.skip(message, place) : after]
     return message[:at] + _LARGE_LIST.pack(0xD0, len(fields) + 4, count) + fields + message[after:]

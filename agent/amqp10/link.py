@@ -45,10 +45,7 @@ class LinkSession(Protocol):
 
     number: int
     owner: SessionOwner
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing more comes or goes but its end."""
+    is_over: bool  # nothing more comes or goes but its end
 
     @property
     def may_transfer(self) -> bool:

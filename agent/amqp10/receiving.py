@@ -288,7 +288,7 @@ class ReceiverLink:
             )
         except CodecError:  # a publisher may have made it so, and the peer may not have looked
             properties, body, is_redelivered, address = Taken(_UNREADABLE, message, False, NO_ADDRESS)
-        number, size, feed, view = self._session.number, len(body), self._session.owner.feed, memoryview(body)
+        number, size, feed = self._session.number, len(body), self._session.owner.feed
         delivery = self._prefix + _TAG_AND_FLAG.pack(self._last, is_redelivered) + address
         feed(wire.PREFIX.pack(wire.METHOD, number, len(delivery)))
         feed(delivery)
@@ -296,7 +296,7 @@ class ReceiverLink:
         feed(properties)
         feed(wire.END_BYTE)
         for at in range(0, size, _BODY):
-            part = body if size <= _BODY else view[at : at + _BODY]
+            part = body if size <= _BODY else memoryview(body)[at : at + _BODY]
             feed(wire.PREFIX.pack(wire.BODY, number, len(part)))
             feed(part)
             feed(wire.END_BYTE)

@@ -37,6 +37,7 @@ class TranslatedSession:
         self._link: ReceiverLink | SenderLink | ManagementLinks = (ReceiverLink if terminus.is_source else SenderLink)(
             self, terminus
         )
+        self.is_over = False  # nothing more comes or goes but its end
         self._is_ending = False
         self._is_refused = False  # as the data path knows
         self._is_awaited = False  # its end
@@ -111,7 +112,7 @@ class TranslatedSession:
 
     def leave(self) -> None:
         """Let go of all messages: nothing more is read or written."""
-        self._is_ending = True
+        self.is_over = self._is_ending = True
         self._link.leave()
 
     # What the peer sends
@@ -199,18 +200,13 @@ class TranslatedSession:
     def refuse(self, refusal: Refusal) -> None:
         """Close the channel for a reason."""
         if not self.is_over:
-            self._is_refused = True
+            self.is_over = self._is_refused = True
             self._link.leave()
             self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=self.owner.shown(refusal.text))
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""
         self.owner.lost(self.number, reasons)
-
-    @property
-    def is_over(self) -> bool:
-        """True if nothing more comes or goes but its end."""
-        return self._is_refused or self._is_ending
 
     @property
     def may_transfer(self) -> bool:

@@ -14,6 +14,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -77,6 +78,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._received = b""  # the beginning of a frame, or what is read in the next turn
         self._budget = Budget(clock, Turn.of(self._loop))
         self._is_behind = False  # has read all that it may in this turn
+        self._has_stopped = False  # taking anything off the socket
         self._from_wire = b""  # the beginning of a frame
         self._sessions: dict[int, TranslatedSession] = {}  # by the wire's channel
         self._by_peer: dict[int, TranslatedSession] = {}  # by the peer's channel
@@ -180,8 +182,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if self._socket is not None and not self._socket.is_closing():
-            self._socket.pause_reading()
+        self._stop_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False
@@ -306,8 +307,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if budget.is_spent():
                 self._is_behind = True
                 budget.turn.put_off(self._go_on)
-                if self._socket is not None and not self._socket.is_closing():
-                    self._socket.pause_reading()
+                self._stop_reading()
                 break
         self._received = data[at:]
         if self in self._holders:
@@ -331,6 +331,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if begin < after:
             self._performed(number, data, begin, after)
         return after
+
+    def _stop_reading(self) -> None:
+        if self._socket is not None and not self._socket.is_closing():
+            self._has_stopped = True
+            self._socket.pause_reading()
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
         after = handshake.take(data, at)
@@ -414,9 +419,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             room[:size] = self._unfed[:size]
             self._unfed = self._unfed[size:] or _NOTHING
             self.wire.buffer_updated(size)
-        if self._is_paused or self._is_behind or self._socket is None or self._socket.is_closing():
-            return
-        self._socket.resume_reading()
+        if self._has_stopped and not (self._is_paused or self._is_behind):
+            self._has_stopped = False
+            if self._socket is not None and not self._socket.is_closing():
+                with suppress(RuntimeError):  # as `Inbound` does
+                    self._socket.resume_reading()
 
 
 def translated(terminus: Terminus, name: str) -> Wired:

@@ -59,6 +59,7 @@ class Peer:
         is_bare: bool = True,
         mechanisms: tuple[Mechanism, ...] = (Mechanism.PLAIN,),
         is_anonymous: bool = False,
+        address: str = "address",
         heartbeat: int = 0,
         frame_max: int | None = None,
         patience: float = PATIENCE,
@@ -75,7 +76,7 @@ class Peer:
             frame_max=frame_max,
             patience=patience,
         )
-        terminus = Terminus("address", is_source=is_source, is_bare=is_bare)
+        terminus = Terminus(address, is_source=is_source, is_bare=is_bare)
         translator = Translator(
             terms, terminus, name="Shovel s", hostname="vhost:v", is_anonymous=is_anonymous, clock=clock
         )

@@ -12,8 +12,9 @@ from agent.amqp.wire import frames as wire
 from agent.amqp.wire.budget import TURN
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.amqp10 import frames, performatives, receiving
+from agent.errors import TransientError
 from tests.unit.amqp.wire.link import Clock, turn
-from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.unit.amqp.wire.virtual_loop import VirtualLoop, in_virtual_time
 from tests.unit.amqp10.peer import MUCH, Peer, Source, Target, message, said, transfer
 
 
@@ -160,3 +161,81 @@ async def test_empty_frames_cost_no_more_than_one() -> None:
     peer.wire.buffer_updated = lambda size: fed.extend(bytes(size)) or was(size)  # type: ignore[func-returns-value, method-assign]
     peer.feed(frames.EMPTY * 10_000)
     assert len(fed) == len(wire.HEARTBEAT_FRAME)
+
+
+async def test_nothing_is_taken_off_the_socket_while_the_data_path_takes_nothing() -> None:
+    """What was translated by then keeps its place."""
+    source = await Source.made(prefetch=1_000)
+    source.peer.wire.inbound.hold("full")
+    assert not source.peer.socket.reads
+    source.peer.feed(b"".join(transfer(number, message(b"%d" % number)) for number in range(300)))
+    source.peer.feed(transfer(300, message(bytes(200_000)), more=True)[:100_000])
+    await turn()
+    assert source.came == []
+    assert not source.peer.socket.reads
+    source.settle(0, multiple=True)  # and what is said meanwhile is said
+    source.peer.wire.inbound.release("full")
+    await source.peer.is_read()
+    assert source.bodies == [message(b"%d" % number) for number in range(300)]
+
+
+async def test_a_socket_that_is_closed_without_a_word_is_no_error() -> None:
+    source = await Source.made()
+
+    def closed() -> None:
+        raise RuntimeError("closed")
+
+    source.peer.wire.inbound.hold("full")
+    source.peer.socket.resume_reading = closed  # type: ignore[method-assign]
+    source.peer.wire.inbound.release("full")
+    await turn()
+    await source.peer.lose()
+
+
+async def test_nothing_is_read_once_the_connection_was_given_up() -> None:
+    source = await Source.made()
+    source.peer.wire.abort(TransientError("given up"))
+    assert source.peer.socket.is_closed
+    source.peer.feed(transfer(0, message(b"x")) * 100)
+    await source.peer.lose()
+    assert source.came == []
+    assert source.peer.error == "given up"
+
+
+@pytest.mark.parametrize("how", ["abort", "lost", "closed by the peer", "closed"])
+def test_no_timer_is_left_however_a_connection_ends(how: str) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        target = await Target.made(credit=0, heartbeat=10, open_with={"idle_time_out": 10_000})
+        await target.publish(b"x" * 10)
+        await asyncio.sleep(0.5)  # it is to be shown as blocked soon
+        peer = target.peer
+        assert loop.timers >= 4
+        if how == "abort":
+            peer.wire.abort(TransientError("given up"))
+        elif how == "closed by the peer":
+            peer.say(performatives.CLOSE)
+        elif how == "closed":
+            closing = asyncio.create_task(peer.wire.close(TransientError("done")))
+            await turn()
+            peer.say(performatives.CLOSE)
+            peer.translator.connection_lost(None)
+            await closing
+        await peer.lose()
+        assert loop.timers == 0
+
+    in_virtual_time(scenario())
+
+
+def test_the_peer_hears_something_in_half_of_each_interval() -> None:
+    async def scenario() -> None:
+        target = await Target.made(heartbeat=10)
+        for _ in range(10):
+            await asyncio.sleep(10)
+            target.peer.feed(frames.EMPTY)
+        target.peer.heard()
+        assert target.peer.beats == 20
+        await target.peer.lose()
+
+    in_virtual_time(scenario())
