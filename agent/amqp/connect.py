@@ -77,6 +77,11 @@ class Server:
         """True if a message that is returned by basic.nack doesn't count against the limit of `limits_deliveries`."""
         return self._is_rabbitmq_since(4, 3)
 
+    @property
+    def shows_queues(self) -> bool:
+        """True if it also shows by AMQP 1.0 how many messages wait in a queue, and declares one."""
+        return self._is_rabbitmq_since(4, 0)
+
     def _is_rabbitmq_since(self, *release: int) -> bool:
         found = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
         return self.product == "RabbitMQ" and found >= release
@@ -108,12 +113,14 @@ def _name(text: str | None) -> str | None:
 class Connection:
     """An open connection. Use it with `async with`, or close it."""
 
-    def __init__(self, uri: AmqpUri, wire: WireConnection, terms: Terms) -> None:
+    def __init__(self, uri: AmqpUri, wire: WireConnection, terms: Terms, *, takes_secrets: bool = True) -> None:
+        """`takes_secrets`: the broker may be given another token while the connection is open."""
         self.uri = uri
         self.wire = wire
         self.where = terms.where
         self.vhost = terms.vhost
         self._user = terms.user
+        self._takes_secrets = takes_secrets
         self.server = Server.read(wire.server_properties)
         self._listeners: list[Callable[[str | None], None]] = []
         wire.on_blocked = self._tell_blocked
@@ -177,7 +184,7 @@ class Connection:
         """Use `uri`, which has another password, from now on. The broker gets the password only if it is a token that
         expires: brokers end what was opened with an expired token, and check other passwords at login only."""
         self.uri = uri
-        if uri.password is not None and token_expiry(uri.password.reveal()) is not None:
+        if self._takes_secrets and uri.password is not None and token_expiry(uri.password.reveal()) is not None:
             tasks.once("renew a token", self._send(uri.password))
 
     async def _send(self, token: Secret) -> None:
@@ -280,7 +287,7 @@ async def connect(
             raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
-        if wire is None or error is not _end_of(wire):
+        if wire is None or error is not _end_of(wire) or isinstance(error, PermanentError):  # which says all itself
             raise
         raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:
@@ -288,7 +295,7 @@ async def connect(
             wire.abort(TransientError(f"{terms.where}: given up"))
     wire.explain = lambda error: _lost(error, terms)
     heard.follow(wire, address)
-    return Connection(uri, wire, terms)
+    return Connection(uri, wire, terms, takes_secrets=wired is plain)  # AMQP 1.0 has no method for that
 
 
 def _silent(heard: LastHeard, address: tuple[str, int], began: float, seconds: float) -> str:

@@ -1,19 +1,21 @@
 """Messages that pass from one broker of AMQP 1.0 to another as they are, but for what belongs to a single hop.
 
-Why: docs/decisions/0061-amqp10-by-translation.md
+Why: docs/decisions/0063-amqp10-by-translation.md
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 from agent.amqp.wire.properties import Properties
-from agent.amqp.wire.tables import decode_table
+from agent.amqp.wire.tables import CodecError, decode_table
 from agent.amqp10 import sections, types
-from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, find_sections
+from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
+MOST_ANNOTATIONS: Final = 32 * 1024  # bytes: 40 ms at worst
 NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
 _HEADER: Final = b"\x00\x53\x70"
@@ -21,6 +23,8 @@ _DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
 _ANNOTATIONS: Final = b"\x00\x53\x72"
 _PROPERTIES: Final = b"\x00\x53\x73"
 _LISTS: Final = frozenset({0xC0, 0xD0})
+_LARGE_LIST: Final = struct.Struct(">BII")
+_NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
@@ -71,6 +75,8 @@ def annotated(message: bytes, properties: bytes) -> bytes:
     found = find_sections(message)
     names = {name for name, _ in added}
     begin, after = found.message_annotations
+    if after - begin > MOST_ANNOTATIONS:
+        raise CodecError(f"message annotations of {after - begin} bytes: at most {MOST_ANNOTATIONS} can be added to")
     former = [pair for pair in sections.pairs(message, (begin, after)) if pair[0].value not in names]
     pairs = (*former, *((Value("symbol", name), _value(field)) for name, field in added))
     return message[:begin] + sections.section(MESSAGE_ANNOTATIONS, Value("map", pairs)) + message[after:]
@@ -91,9 +97,8 @@ def without_foreign_user(message: bytes, user: bytes) -> bytes:
     place = types.skip(message, first)
     if message[place] == types.NULL_CODE or types.decode(message, place)[0] == Value("binary", user):
         return message
-    begin = at - len(_PROPERTIES)
-    found = sections.properties(message[begin:after], find_sections(message[begin:after]))
-    return message[:begin] + PROPERTIES.encode(**{**found, "user_id": None}) + message[after:]
+    fields = message[first:place] + _NULL + message[types.skip(message, place) : after]
+    return message[:at] + _LARGE_LIST.pack(0xD0, len(fields) + 4, count) + fields + message[after:]
 
 
 def _properties_at(message: bytes) -> int | None:

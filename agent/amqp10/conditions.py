@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from agent.amqp10.performatives import Performed
+from agent.amqp10.types import Value
 
 _CLOSED: Final = (320, "CONNECTION_FORCED")
 _CODES: Final = {
@@ -36,9 +37,10 @@ class Refusal(NamedTuple):
     condition: str
 
 
-def refusal_of(error: Performed | None) -> Refusal:
-    """The refusal in the `error` of a detach, end or close; None if the peer gives none."""
-    condition = _WITHOUT_A_REASON if error is None else str(error["condition"] or _WITHOUT_A_REASON)
+def refusal_of(error: Performed | Value | None) -> Refusal:
+    """The refusal in the `error` of a detach, end or close: none, or none that AMQP knows, is one without a reason."""
+    condition, text = _WITHOUT_A_REASON, ""
+    if isinstance(error, Performed):
+        condition, text = error["condition"], error["description"] or ""
     code, name = _CODES.get(condition, _CLOSED)
-    text = "" if error is None else error["description"] or ""
-    return Refusal(code, f"{name} - {text or condition}", condition)
+    return Refusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)

@@ -22,6 +22,14 @@ from agent.errors import Failure, FailureKind, PermanentError
 LARGEST_FRAME: Final = 256 * 1024  # that the peer may send: as much as one read brings
 ANONYMOUS: Final = "ANONYMOUS"
 _LOGIN_REFUSED: Final = Refusal(403, "ACCESS_REFUSED - login refused", "amqp:unauthorized-access")
+_WRONG_LOGIN: Final = 1  # of an outcome; all others are failures of the broker
+_LOGIN_FAILED: Final = Refusal(541, "INTERNAL_ERROR - the broker can't check the login now", "amqp:internal-error")
+_IN_LOGIN: Final = Refusal(320, "CONNECTION_FORCED - closed without a reason during the login", "")
+_AFTER_LOGIN: Final = Refusal(
+    530,
+    "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
+    "",
+)
 _MOST_CHANNELS: Final = 65_535
 _SHOWN: Final = ("product", "version", "cluster_name")
 
@@ -71,18 +79,17 @@ class Handshake:
         self._hostname = hostname
         self._is_anonymous = is_anonymous
         self._send = send
-        self.is_logged_in = False  # and waits for the peer's opening
+        self.lost: Refusal | None = None  # what it means if the peer hangs up now, if anything is known
+        self._due = performatives.SASL_MECHANISMS
         self._header = frames.SASL_HEADER  # that is due
-
-    @property
-    def is_refused(self) -> bool:
-        return self.refusal is not None
 
     def begin(self) -> None:
         self._send(frames.SASL_HEADER)
 
     def take(self, data: bytes, at: int) -> int:
-        """Consume the header or frame at `at`; return its end, or `at` if it isn't complete."""
+        """Consume the header or frame at `at`; return its end, or `at` if it isn't complete, or follows a refusal."""
+        if self.refusal is not None:
+            return at
         if self._header:
             begin = data[at : at + len(self._header)]
             if not self._header.startswith(begin):
@@ -101,29 +108,28 @@ class Handshake:
 
     def _stranger(self, begin: bytes) -> PermanentError:
         return PermanentError(
-            f"{self._terms.where}: the server answers AMQP 1.0 with {begin!r}: check the port; "
-            "RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0",
+            f"{self._terms.where}: the server answers AMQP 1.0 with {self._terms.redacted(repr(begin))}: "
+            "check the port; RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0",
             facts=Failure(FailureKind.INVALID),
         )
 
     def _received(self, performed: Performed) -> None:
         match performed.performative:
-            case performatives.SASL_MECHANISMS:
-                self._log_in(performed["sasl_server_mechanisms"])
-            case performatives.SASL_OUTCOME:
-                if performed["code"]:
-                    self.refusal = _LOGIN_REFUSED
-                    return
-                self.is_logged_in = True
-                self._header = frames.PROTOCOL_HEADER
-                self._send(frames.PROTOCOL_HEADER + frames.frame(0, self._open()))
-            case performatives.OPEN:
-                self.is_logged_in = False
-                self.peer = _peer(performed)
             case performatives.CLOSE:
                 self.refusal = refusal_of(performed["error"])
-            case other:
-                raise CodecError(f"{other.name} during the login")
+            case other if other is not self._due:
+                raise CodecError(f"{other.name} where {self._due.name} was due")
+            case performatives.SASL_MECHANISMS:
+                self._due, self.lost = performatives.SASL_OUTCOME, _IN_LOGIN
+                self._log_in(performed["sasl_server_mechanisms"])
+            case performatives.SASL_OUTCOME if performed["code"]:
+                self.refusal = _LOGIN_REFUSED if performed["code"] == _WRONG_LOGIN else _LOGIN_FAILED
+            case performatives.SASL_OUTCOME:
+                self._due, self.lost = performatives.OPEN, _AFTER_LOGIN
+                self._header = frames.PROTOCOL_HEADER
+                self._send(frames.PROTOCOL_HEADER + frames.frame(0, self._open()))
+            case _:
+                self.peer = _peer(performed)
 
     def _log_in(self, offered: tuple[str, ...]) -> None:
         if self._is_anonymous and ANONYMOUS in offered:
@@ -149,6 +155,8 @@ class Handshake:
 
 
 def _peer(opened: Performed) -> PeerLimits:
+    if opened["max_frame_size"] < frames.SMALLEST:
+        raise CodecError(f"frames of {opened['max_frame_size']} bytes: AMQP allows no fewer than {frames.SMALLEST}")
     found = opened["properties"] or {}
     shown = {name: found[name].value for name in _SHOWN if name in found and found[name].type == "string"}
     return PeerLimits(

@@ -33,6 +33,9 @@ class SessionOwner(Protocol):
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         """Count what a message of a channel loses by being converted."""
 
+    def shown(self, text: str) -> str:
+        """A peer's text, without secrets, and no longer than 0-9-1 allows."""
+
     def forget(self, session: LinkSession) -> None:
         """Both sides have ended the session."""
 
@@ -42,6 +45,10 @@ class LinkSession(Protocol):
 
     number: int
     owner: SessionOwner
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing more comes or goes but its end."""
 
     @property
     def may_transfer(self) -> bool:

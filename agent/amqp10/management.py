@@ -13,11 +13,12 @@ from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import PROPERTIES, VALUE, find_sections
 from agent.amqp10.types import NULL, Value
 
-LARGEST_ANSWER: Final = 64 * 1024
+LARGEST_ANSWER: Final = 16 * 1024
 _NODE: Final = "/management"
 _HANDLES: Final = (0, 1)
 _SENDER, _RECEIVER = _HANDLES
 _COUNTS: Final = ("message_count", "consumer_count")
+_NUMBERS: Final = frozenset({"uint", "ulong"})
 _MOST: Final = 2**32 - 1  # that a declaration's answer has room for
 _SHOW: Final = ("GET", NULL)
 _DECLARE: Final = ("PUT", Value("map", ()))  # durable, of the type that is the vhost's default
@@ -28,6 +29,8 @@ _OTHER_REFUSAL: Final = (406, "PRECONDITION_FAILED")
 
 class ManagementLinks:
     """`queue` is the address of a queue, which is also where requests about it go. One request at a time."""
+
+    count: Final = len(_HANDLES)
 
     def __init__(self, session: LinkSession, queue: str) -> None:
         self._session = session
@@ -93,12 +96,13 @@ class ManagementLinks:
         status = sections.properties(answer, found)["subject"] or ""
         body = next(sections.values(answer, found.body), NULL)
         if status.startswith(_SUCCEEDED) and body.type == "map":
-            counts = {key.value: each.value for key, each in body.value}
-            messages, consumers = (min(counts.get(name) or 0, _MOST) for name in _COUNTS)
+            counts = {key.value: each.value for key, each in body.value if each.type in _NUMBERS}
+            messages, consumers = (min(counts.get(name, 0), _MOST) for name in _COUNTS)
             self._session.say(methods.QUEUE_DECLARE_OK, messages=messages, consumers=consumers)
         else:
             code, name = _REFUSALS.get(status, _OTHER_REFUSAL)
-            self._session.refuse(Refusal(code, f"{name} - {body.value}", ""))
+            text = body.value if body.type == "string" else f"status {status}"
+            self._session.refuse(Refusal(code, f"{name} - {text}", ""))
 
     def write(self) -> None:
         """Write the request, if the peer takes one."""

@@ -15,6 +15,8 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import types
 from agent.amqp10.types import Value
 
+MOST_FIELDS: Final = 32 * 1024
+"""Bytes of all fields of one: 40 ms at worst, and far more than any broker sends."""
 _NESTED: Final[Mapping[str, tuple[str, ...]]] = {
     "source": ("source",),
     "target": ("target",),
@@ -68,6 +70,8 @@ class Performative:
     def read(self, data: bytes, at: int, end: int) -> tuple[Performed, int]:
         """The fields in the list at `at`, behind the descriptor, and where the list ends."""
         count, at, after = types.find_list(data, at, end)
+        if after - at > MOST_FIELDS:
+            raise CodecError(f"AMQP 1.0 {self.name} of {after - at} bytes: at most {MOST_FIELDS} are read")
         if count > len(self.fields):
             raise CodecError(f"AMQP 1.0 {self.name} with {count} fields: only {len(self.fields)} are known")
         values = dict(self.absent)
@@ -103,7 +107,7 @@ def decode(body: bytes, at: int = 0, *, end: int | None = None) -> tuple[Perform
     end = len(body) if end is None else min(end, len(body))
     performative, after = _descriptor(body, at, end)
     if performative is None:
-        raise CodecError(f"unknown AMQP 1.0 performative {types.decode(body, at + 1, end=end)[0].value!r:.100}")
+        raise CodecError(f"unknown AMQP 1.0 performative {shown(types.decode(body, at + 1, end=end)[0])}")
     return performative.read(body, after, end)
 
 
@@ -116,6 +120,11 @@ def _descriptor(data: bytes, at: int, end: int) -> tuple[Performative | None, in
     descriptor, after = types.decode(data, at + 1, end=end)
     is_known = descriptor.type in {"ulong", "symbol"}
     return BY_DESCRIPTOR.get(descriptor.value) if is_known else None, after
+
+
+def shown(descriptor: Value) -> str:
+    """A descriptor for messages, which quote no text of a peer."""
+    return str(descriptor.value) if descriptor.type == "ulong" else f"by a {descriptor.type}"
 
 
 def _encode(kind: str, value: Any) -> bytes:

@@ -13,9 +13,9 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.amqp10 import performatives
-from agent.amqp10.bare import BareMessages, Taken
+from agent.amqp10.bare import NO_ADDRESS, BareMessages, Taken
 from agent.amqp10.conditions import Refusal
-from agent.amqp10.conversion import to_091
+from agent.amqp10.conversion.message import to_091
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections
@@ -36,6 +36,8 @@ _HEADER: Final = struct.Struct(">BBHIHHQ")  # behind the end of the frame before
 _PROPERTIES_AT: Final = 12
 _WHOLE: Final = frozenset({b"\x43\x42\x42", b"\x43\x41\x42", b"\x43\x42", b"\x43\x41"})
 """How a transfer's fields may end behind the tag: message format 0, settled or not, and not more to come."""
+_UNREADABLE: Final = b"\x20\x00\xff\xff\xff\xff"
+"""Properties with a table that is cut off: the data path refuses this message, and no other."""
 _BODY: Final = WIRE_FRAME - wire.OVERHEAD
 
 
@@ -51,6 +53,8 @@ def filter_set(arguments: Table) -> dict[str, Value] | None:
 
 
 class ReceiverLink:
+    count: Final = 1
+
     def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session
         self._terminus = terminus
@@ -176,7 +180,7 @@ class ReceiverLink:
         if data[begin + 6] != 0x43 or data[at] != 0xA0:  # the handle, and the delivery's tag
             return False
         payload = begin + 5 + data[begin + 4]
-        if data[at + 2 + data[at + 1] : payload] not in _WHOLE:
+        if payload > after or data[at + 2 + data[at + 1] : payload] not in _WHOLE:
             return False
         self._count(delivery_id)
         self._deliver(data[payload:after])
@@ -278,10 +282,12 @@ class ReceiverLink:
 
     def _deliver(self, message: bytes) -> None:
         self._last += 1
-        if self._terminus.is_bare:
-            properties, body, is_redelivered, address = self._bare.take(message)
-        else:
-            properties, body, is_redelivered, address = self._converted(message)
+        try:
+            properties, body, is_redelivered, address = (
+                self._bare.take(message) if self._terminus.is_bare else self._converted(message)
+            )
+        except CodecError:  # a publisher may have made it so, and the peer may not have looked
+            properties, body, is_redelivered, address = Taken(_UNREADABLE, message, False, NO_ADDRESS)
         number, size, feed, view = self._session.number, len(body), self._session.owner.feed, memoryview(body)
         delivery = self._prefix + _TAG_AND_FLAG.pack(self._last, is_redelivered) + address
         feed(wire.PREFIX.pack(wire.METHOD, number, len(delivery)))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import types
-from agent.amqp10.performatives import Performative, described_list
+from agent.amqp10.performatives import Performative, described_list, shown
 from agent.amqp10.types import Value, skip
 
 MAX_BODY_SECTIONS: Final = 10_000
@@ -106,7 +106,7 @@ def _begin(message: bytes, at: int) -> tuple[int, int]:
     descriptor, content = types.decode(message, at + 1)
     code = _CODES.get(descriptor.value)
     if code is None:
-        raise CodecError(f"unknown AMQP 1.0 section {descriptor.value!r:.100}")
+        raise CodecError(f"unknown AMQP 1.0 section {shown(descriptor)}")
     if content == len(message):
         raise CodecError(types.CUT_OFF)
     return code, content

@@ -16,19 +16,21 @@ from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
 from agent.amqp10.conditions import Refusal
-from agent.amqp10.conversion import to_10
+from agent.amqp10.conversion.message import to_10
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.terminus import Terminus
 
 _SERIAL: Final = 1 << 32
-_TOO_LARGE: Final = 406
+_NOT_ACCEPTED: Final = 406
 _CONTENT: Final = struct.Struct(">HHQ")
 _NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _ROOM: Final = 64  # bytes of a frame that a transfer's own fields take, at most
 
 
 class SenderLink:
+    count: Final = 1
+
     def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session
         self._terminus = terminus
@@ -165,22 +167,30 @@ class SenderLink:
             self._session.say(answer)
 
     def _publish(self, body: bytes) -> None:
-        properties = self._properties
-        if self._terminus.is_bare:
-            message = annotated(body, properties)
-            if self._session.owner.limits.is_rabbitmq:
-                message = without_foreign_user(message, self._session.owner.user)
-        else:
-            message = self._converted(properties, body)
+        if self._session.is_over:
+            return
+        try:
+            message = self._message(self._properties, body)
+        except CodecError as error:  # as a broker says that it doesn't accept one: which one it is is found by that
+            self._session.refuse(Refusal(_NOT_ACCEPTED, f"PRECONDITION_FAILED - {error}", "amqp:decode-error"))
+            return
         if self._largest and len(message) > self._largest:
             taken = max(0, self._largest - (len(message) - len(body)))
             text = f"PRECONDITION_FAILED - message size {len(body)} is larger than configured max size {taken}"
-            self._session.refuse(Refusal(_TOO_LARGE, text, "amqp:link:message-size-exceeded"))
+            self._session.refuse(Refusal(_NOT_ACCEPTED, text, "amqp:link:message-size-exceeded"))
             return
         self._published += 1
         self._waiting.append(message)
         self._waiting_size += len(message)
         self.write()
+
+    def _message(self, properties: bytes, body: bytes) -> bytes:
+        if not self._terminus.is_bare:
+            return self._converted(properties, body)
+        message = annotated(body, properties)
+        if self._session.owner.limits.is_rabbitmq:
+            message = without_foreign_user(message, self._session.owner.user)
+        return message
 
     def _confirm(self, first: int, last: int, method: Method) -> None:
         """Give the data path the confirms of these delivery ids: one for all of them if nothing before them is open."""
@@ -188,7 +198,7 @@ class SenderLink:
         end = begin + (last - first) % _SERIAL
         if begin > self._published:  # it was confirmed before
             begin, end = begin - _SERIAL, end - _SERIAL
-        if end > self._published:
+        if end > self._published - len(self._waiting):
             raise CodecError("an outcome of a message that wasn't sent")
         if begin <= self._confirmed + 1:
             if end > self._confirmed:

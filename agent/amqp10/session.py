@@ -120,7 +120,7 @@ class TranslatedSession:
         kind = performed.performative
         if self.is_over and kind is not performatives.BEGIN and kind is not performatives.END:
             return
-        if performed.values.get("handle"):  # we allow none but 0
+        if (performed.values.get("handle") or 0) >= self._link.count:  # handles begin with 0
             raise CodecError("a link that wasn't asked for")
         match kind:
             case performatives.TRANSFER:
@@ -177,7 +177,7 @@ class TranslatedSession:
             self._link.write()
 
     def _detached(self, performed: Performed) -> None:
-        self.send(performatives.DETACH.encode(handle=0, closed=performed["closed"]))
+        self.send(performatives.DETACH.encode(handle=performed["handle"], closed=performed["closed"]))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:
@@ -201,7 +201,7 @@ class TranslatedSession:
         if not self.is_over:
             self._is_refused = True
             self._link.leave()
-            self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=refusal.text[:255])
+            self.say(methods.CHANNEL_CLOSE, code=refusal.code, text=self.owner.shown(refusal.text))
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""

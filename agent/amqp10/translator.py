@@ -5,7 +5,7 @@ it, to the other a client of AMQP 1.0. Channels become sessions, each with one l
 is for; deliveries, publishes, acknowledgements and confirms become transfers and dispositions, a prefetch becomes
 credit. So the flow, what is refused, its limits and its status are the same for both protocols.
 
-Why: docs/decisions/0061-amqp10-by-translation.md
+Why: docs/decisions/0063-amqp10-by-translation.md
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from agent.amqp.connect import Wired
@@ -23,7 +24,7 @@ from agent.amqp.wire.budget import Budget, Turn
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
-from agent.amqp.wire.tables import CodecError
+from agent.amqp.wire.tables import MAX_SHORT, CodecError
 from agent.amqp10 import frames, performatives
 from agent.amqp10.conditions import Refusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
@@ -37,14 +38,12 @@ from agent.errors import AgentError, BrokerError, TransientError
 MOST_WAITING: Final = 8 * 1024 * 1024
 """The most bytes of messages that wait for the peer's credit; with more, nothing is read for its address."""
 BLOCKED_AFTER: Final = 1.0  # seconds without credit
-_AFTER_LOGIN: Final = Refusal(
-    530,
-    "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
-    "",
-)
+LEAST_BEAT: Final = 0.5  # seconds; a peer that wants to hear something more often may hang up
+MOST_UNREAD: Final = 1024 * 1024  # bytes of answers to a peer that reads none of them
 _CHANNEL_OPEN: Final = struct.pack(">HH", *methods.CHANNEL_OPEN.ids)
 _TRANSFER: Final = b"\x00\x53\x14\xc0"  # with its fields in a short list
 _MOST_CHANNELS: Final = 65_535
+_MOST_LOOKED_AT: Final = 512  # letters of a text in which secrets are looked for
 _NOTHING: Final = memoryview(b"")  # where an empty part of a message would keep all of it
 _NO_CREDIT: Final = "the broker gives no credit: its queue is full, or it has an alarm"
 
@@ -64,7 +63,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     ) -> None:
         """`name` is shown by the broker; `is_anonymous`: the URI names no user."""
         super().__init__()
-        self.wire = WireConnection(terms, clock=clock)
+        self.wire = WireConnection(replace(terms, frame_max=None), clock=clock)  # which is for AMQP 0-9-1
         self.name = name
         self.limits = UNKNOWN
         self.largest_frame = frames.SMALLEST  # that the peer takes
@@ -87,6 +86,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False  # the wire takes nothing
         self._is_closing = False  # as the wire asked
         self._holders: set[object] = set()  # of what the wire writes
+        self._unread = 0  # bytes of answers, since the socket is full
         self._waiting: set[object] = set()  # for credit
         self._blocks: asyncio.TimerHandle | None = None
         self._credited_at = 0.0
@@ -133,8 +133,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self.wire.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._handshake is not None and self._handshake.is_logged_in:
-            self._close(_AFTER_LOGIN)
+        if self._handshake is not None and self._handshake.lost is not None:
+            self._close(self._handshake.lost)
             self._feed()
         for timer in (self._beats, self._blocks):
             if timer is not None:
@@ -150,6 +150,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._hold(self)
 
     def resume_writing(self) -> None:
+        self._unread = 0
         self._release(self)
 
     # What the wire calls
@@ -224,6 +225,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         self.wire.lost(number, reasons)
+
+    def shown(self, text: str) -> str:
+        found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
+        return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")
 
     def credited(self) -> None:
         self._credited_at = self._loop.time()
@@ -305,6 +310,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                     self._socket.pause_reading()
                 break
         self._received = data[at:]
+        if self in self._holders:
+            self._unread += sum(map(len, self._for_peer))
+            if self._unread > MOST_UNREAD:
+                raise CodecError("the peer reads none of the answers that it asks for")
         if self._handshake is None and not self._for_wire:  # it speaks, whatever it says
             self.feed(wire.HEARTBEAT_FRAME)
         self._flush()
@@ -324,10 +333,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         return after
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
-        if handshake.is_refused:  # what follows means nothing
-            return at
         after = handshake.take(data, at)
-        if handshake.refusal is not None:
+        if after > at and handshake.refusal is not None:
             self._close(handshake.refusal)
         elif handshake.peer is not None:
             self._opened(handshake.peer)
@@ -337,9 +344,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
         self.limits = limits
         self.user = self._handshake.user if self._handshake is not None else b""
-        self.largest_frame = max(frames.SMALLEST, min(limits.largest_frame, LARGEST_FRAME))
+        self.largest_frame = min(limits.largest_frame, LARGEST_FRAME)
         if limits.idle:
-            self._beat(limits.idle / 2)
+            self._beat(max(limits.idle / 2, LEAST_BEAT))
         offered = "PLAIN AMQPLAIN EXTERNAL"  # the login is done
         self._say(methods.CONNECTION_START, minor=9, properties=limits.properties, mechanisms=offered, locales="en_US")
 
@@ -372,7 +379,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._close(refusal_of(error))
 
     def _close(self, refusal: Refusal) -> None:
-        self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=refusal.text[:255])
+        self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=self.shown(refusal.text))
 
     def _block(self) -> None:
         """Report that the peer takes nothing, if it has given no credit for so long."""

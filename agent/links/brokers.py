@@ -16,12 +16,11 @@ from itertools import product
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from agent.amqp.connect import Connection, LastHeard, connect_any, plain
+from agent.amqp.connect import Connection, LastHeard, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.ends import Permit
-from agent.amqp10.translator import translated
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import differ_in_passwords
 from agent.core.links.removal import CleanupAfter
@@ -29,13 +28,14 @@ from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
 from agent.errors import BrokerError, Side, happening_on
-from agent.links.ends import End, Ends, federation_ends, timed
+from agent.links.ends import End, Ends, federation_ends, timed, wired
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
 from agent.tasks import GuardedTasks, UnexpectedErrors, gather_both
 
 QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
+OFFSETS: Final = names.AGENT_PREFIX + "remembering offsets"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 CHANGED_AT_ONCE: Final = 100
@@ -149,7 +149,7 @@ class Brokers:
             name=name,
             default_vhost=end.default_vhost,
             heard=self._heard,
-            wired=plain if end.terminus is None else translated(end.terminus, name),
+            wired=wired(end.terminus, name),
         )
         connection.wire.answers_while_blocked = not publishes
         connection.wire.permit = self.permit
@@ -182,6 +182,12 @@ class Brokers:
         """A shared connection to publish probes on: an alarm there holds up nothing else."""
         return await self._probing.acquire(
             (end, uri, None), lambda: self._connect(end, [self._timed(uri)], name=PROBES, publishes=True)
+        )
+
+    async def remembering(self, end: End, uri: AmqpUri) -> Shared:
+        """A shared connection to publish offsets on: an alarm there holds up nothing else."""
+        return await self._probing.acquire(
+            (end, uri, OFFSETS), lambda: self._connect(end, [self._timed(uri)], name=OFFSETS, publishes=True)
         )
 
     def sever(self, why: BrokerError) -> None:
@@ -231,6 +237,7 @@ class Connections:
 
     def __init__(self, brokers: Brokers, on_blocked: Callable[[str | None], None]) -> None:
         self.down: Shared | None = None
+        self.reads_alone: str | None = None  # the link's id, if it shares the connection that it reads from with none
         self._brokers = brokers
         self._on_blocked = on_blocked
         self._up: Shared | None = None
@@ -262,6 +269,7 @@ class Connections:
         )
 
     async def from_source(self, source: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
+        dedicated = self.reads_alone or dedicated
         up = self._up = self._hold(await self._brokers.source(source, uri, dedicated=dedicated))
         return up
 

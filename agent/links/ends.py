@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from agent.amqp.connect import Connection
+from agent.amqp.connect import Connection, Wired, plain
 from agent.amqp10.terminus import Terminus
+from agent.amqp10.translator import translated
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import AddressDestination, AddressSource, Link, Shovel, ShovelLink, ShovelPlace
 from agent.core.rules import names
@@ -57,9 +58,10 @@ def shovel_ends(link: ShovelLink, downstream: Sequence[AmqpUri]) -> Ends:
     shovel, name = link.shovel, f"Shovel {link.name}"
     source = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
     destination = reachable(shovel.destination_uris, DEFAULT_VHOST, downstream)
+    reading, writing = (terminus_of(shovel, place) for place in (shovel.source, shovel.destination))
     return Ends(
-        _shovel_end("shovel source", source, shovel.source, _terminus(shovel, shovel.source), name),
-        _shovel_end("shovel destination", destination, shovel.destination, _terminus(shovel, shovel.destination), name),
+        _shovel_end("shovel source", source, shovel.source, reading, name),
+        _shovel_end("shovel destination", destination, shovel.destination, writing, name),
     )
 
 
@@ -69,7 +71,8 @@ def _shovel_end(where: str, uris: tuple[AmqpUri, ...], place: ShovelPlace, termi
     return End(where, uris, DEFAULT_VHOST, terminus, may_be_lost=may_be_lost, name=name)
 
 
-def _terminus(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
+def terminus_of(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
+    """The address of one end of a shovel; None if that speaks AMQP 0-9-1."""
     is_bare = isinstance(shovel.source, AddressSource) and isinstance(shovel.destination, AddressDestination)
     match place:
         case AddressSource(address):
@@ -77,6 +80,11 @@ def _terminus(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
         case AddressDestination(address):
             return Terminus(address, is_source=False, is_bare=is_bare)
     return None
+
+
+def wired(terminus: Terminus | None, name: str) -> Wired:
+    """Makes connections by the protocol of an end; the broker shows them as `name`."""
+    return plain if terminus is None else translated(terminus, name)
 
 
 def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:

@@ -1,32 +1,36 @@
 """A user's program that speaks AMQP 1.0 by Apache Qpid Proton, which Debian has for its own Python only.
 
-That Python runs it with a broker's address; it is asked in lines of JSON, and answers in such lines. Messages are bytes
-in hexadecimal, so that what a broker makes of them can be looked at byte by byte.
+That Python runs it with a broker's address and the hostname to open with; it is asked in lines of JSON, and answers in
+such lines. Messages are bytes in hexadecimal, so that what a broker makes of them can be looked at byte by byte.
 """
+
+from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
-from proton import Delivery, Endpoint, Handler, Timeout
-from proton.reactor import LinkOption
-from proton.utils import BlockingConnection, LinkDetached
+from proton import ConnectionException, Delivery, Handler, Timeout  # type: ignore[import-not-found]
+from proton.reactor import LinkOption  # type: ignore[import-not-found]
+from proton.utils import BlockingConnection, LinkDetached, SendException  # type: ignore[import-not-found]
 
-DEADLINE = 10
+DEADLINE = 5
 DURABLE = 2
 
 
-class Durable(LinkOption):
-    """The plugin of old releases declares the queue, and refuses one that is more durable than the terminus."""
+class Durable(LinkOption):  # type: ignore[misc]
+    """The plugin of RabbitMQ 3 refuses a queue that is more durable than the terminus."""
 
-    def apply(self, link):
+    def apply(self, link: Any) -> None:
         link.source.durability = link.target.durability = DURABLE
 
 
-class Taken(Handler):
-    def __init__(self):
-        self.messages = []
+class Taken(Handler):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.receiver: Any = None  # receives while something refers to it
 
-    def on_delivery(self, event):
+    def on_delivery(self, event: Any) -> None:
         delivery = event.delivery
         if delivery.readable and not delivery.partial:
             self.messages.append(event.link.recv(delivery.pending))
@@ -34,39 +38,36 @@ class Taken(Handler):
             delivery.settle()
 
 
-def send(connection, address, message):
+def send(connection: Any, address: str, message: str) -> str:
     """The outcome, such as "accepted"."""
-    sender = connection.create_sender(address, options=Durable())
-    delivery = sender.link.delivery("tag")
-    sender.link.stream(bytes.fromhex(message))
-    sender.link.advance()
+    link = connection.create_sender(address, options=Durable()).link
+    delivery = link.delivery("tag")
+    link.stream(bytes.fromhex(message))
+    link.advance()
     connection.wait(lambda: delivery.settled, timeout=DEADLINE)
-    sender.close()
     return str(delivery.remote_state).lower()
 
 
-def take(connection, address):
-    """The next message; None if there is none for a moment."""
+def take(connection: Any, address: str) -> str:
+    """The next message."""
     taken = Taken()
-    receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())
+    taken.receiver = connection.create_receiver(address, credit=1, handler=taken, options=Durable())
     connection.wait(lambda: taken.messages, timeout=DEADLINE)
-    receiver.close()
     return taken.messages[0].hex()
 
 
-def main(url, hostname):
-    connection = None
+def main(url: str, hostname: str) -> None:
     for line in sys.stdin:
         asked, *arguments = json.loads(line)
+        answer: object
         try:
-            if connection is None:
-                connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=DEADLINE)
-            answer = {"send": send, "take": take}[asked](connection, *arguments)
-        except (LinkDetached, Timeout, OSError) as error:
-            answer, connection = {"error": f"{type(error).__name__}: {error}"}, None
-        except Exception as error:  # proton's own
-            answer, connection = {"error": f"{type(error).__name__}: {error}"}, None
-        print(json.dumps(answer), flush=True)
+            connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=DEADLINE)
+            answer = (send if asked == "send" else take)(connection, *arguments)
+            connection.close()
+        except (ConnectionException, LinkDetached, SendException, Timeout) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
 
 
 main(*sys.argv[1:])

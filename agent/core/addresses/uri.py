@@ -23,6 +23,7 @@ _TUNING_KEYS = {
     "frame_max": 2**31 - 1,
 }
 _KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", "hostname", "sasl", *TLS_KEYS})
+_VHOST = "vhost:"
 _DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
@@ -90,11 +91,12 @@ def parse(text: str) -> AmqpUri:
     parts = url_text.split(text, tuple(_DEFAULT_PORTS))
     if parts.path and "/" in parts.path[1:]:
         raise UriError("the path names one vhost; write a '/' inside its name as %2F")
-    vhost = decode(parts.path[1:]) if parts.path else ""
+    query = dict(reversed(parts.query))
+    path = _path(parts, query)
+    vhost = decode(path[1:]) if path else ""
     if len(vhost.encode()) > MAX_VHOST:
         raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
     url_text.refuse_nul(vhost, "the path")
-    query = dict(reversed(parts.query))
     secure = parts.scheme == "amqps"
     tuning = {key: url_text.number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
     if 0 < tuning.get("frame_max", 0) < MIN_FRAME_MAX:
@@ -105,7 +107,7 @@ def parse(text: str) -> AmqpUri:
         port=parts.port,
         user=parts.user,
         password=parts.password,
-        path=parts.path,
+        path=path,
         mechanisms=tuple(
             _mechanism(value)
             for key, value in parts.query
@@ -148,6 +150,14 @@ def from_parts(
     )
 
 
+def _path(parts: UrlParts, query: dict[str, str]) -> str | None:
+    """The path, which names the vhost. Native AMQP 1.0 shovels name it by `hostname=vhost:NAME` instead."""
+    hostname = query.get("hostname", "")
+    if parts.path in (None, "/") and hostname.startswith(_VHOST):
+        return "/" + encode(hostname.removeprefix(_VHOST))
+    return parts.path
+
+
 def _mechanism(value: str) -> Mechanism:
     try:
         return Mechanism(value.lower())
@@ -157,7 +167,7 @@ def _mechanism(value: str) -> Mechanism:
 
 def _warnings(parts: UrlParts, query: dict[str, str], tuning: dict[str, int]) -> tuple[str, ...]:
     found = list(url_text.warn_unknown(query, _KNOWN_KEYS))
-    if parts.path == "/":
+    if _path(parts, query) == "/":
         found.append("the URI's bare trailing '/' means the vhost named '' to RabbitMQ; write /%2f for the vhost '/'")
     found += url_text.warn_tls(query, scheme=parts.scheme, secure="amqps")
     if 0 < tuning.get("frame_max", 0) < FRAME_MAX_SINCE_4_1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
@@ -13,11 +14,12 @@ from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.streams import check_stream, with_time
 from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
-AMQP091, AMQP10, LOCAL = "amqp091", "amqp10", "local"
+AMQP10 = "amqp10"
 _OF_AMQP10 = frozenset(
     {"src-address", "dest-address", "dest-properties", "dest-application-properties", "dest-message-annotations"}
 )
@@ -81,6 +83,7 @@ _SPELLINGS = {
     "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
     "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
     **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+    **{name: (name,) for name in ("set_headers", "remove_headers", "rate_limit")},
 }
 """The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
@@ -93,6 +96,7 @@ class ShovelModel(StrictModel):
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("src-queue", "src-exchange", "src-address")],
             "not": {"required": ["dest-queue", "dest-exchange"]},
+            "dependentRequired": {f"{end}-address": [f"{end}-protocol"] for end in ("src", "dest")},
         }
     )
 
@@ -109,8 +113,11 @@ class ShovelModel(StrictModel):
     )
     src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
-    src_consumer_args: values.Arguments = key("Arguments to consume with, such as `x-priority`.")
-    src_consumer_name: values.ShortText = key("Consumer tag.")
+    src_consumer_args: values.Arguments = key(
+        "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
+        "shovel begins there. With `amqp10`, filters of the source."
+    )
+    src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
@@ -118,7 +125,10 @@ class ShovelModel(StrictModel):
     src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
         "Seconds after which it stops."
     )
-    src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
+    src_predeclared: bool = key(
+        "Whether `src-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
+    )
     dest_uri: values.AmqpUris = Field(
         description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
     )
@@ -131,21 +141,40 @@ class ShovelModel(StrictModel):
     dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
-    dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
+    dest_predeclared: bool = key(
+        "Whether `dest-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
+    )
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
-    dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
-    dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
+    dest_add_forward_headers: bool = key(
+        "Whether to add the header `x-shovelled`, with `amqp10` annotations such as `x-opt-shovelled-by`; false by "
+        "default."
+    )
+    dest_add_timestamp_header: bool = key(
+        "Whether to add the header `x-shovelled-timestamp`, with `amqp10` the annotation `x-opt-shovelled-timestamp`; "
+        "false by default."
+    )
     ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
-        "while it takes others; `never` for none. 10 minutes by default."
+        "while it takes others; `never` for none. 10 minutes by default. No quarantine is beside a source of `amqp10`."
     )
     lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
+    )
+    set_headers: values.SetHeaders = key(
+        "Headers that every message gets, with their values, in place of those that it has of these names "
+        "([rules](rules.md)); none by default."
+    )
+    remove_headers: values.RemovedHeaders = key(
+        "Names of headers to remove from messages; `NAME*` stands for all that begin so. None by default."
+    )
+    rate_limit: values.RateLimits = key(
+        "The most `messages`, `bytes` of their bodies, or both, that the shovel forwards in a second; `off` by default."
     )
     prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
@@ -159,7 +188,8 @@ class ShovelModel(StrictModel):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if raw.get("src-protocol") != AMQP10 and ("src-queue" in raw) == ("src-exchange" in raw):
+        is_amqp10 = raw.get("src-protocol") == AMQP10
+        if not is_amqp10 and "src-address" not in raw and ("src-queue" in raw) == ("src-exchange" in raw):
             spot.error("a shovel needs either src-queue or src-exchange, and not both", key=True)
         if "dest-queue" in raw and "dest-exchange" in raw:
             spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
@@ -167,11 +197,13 @@ class ShovelModel(StrictModel):
         name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
-        if raw.get("src-protocol") == AMQP10 and after == model.DeleteAfter.QUEUE_LENGTH:
-            spot.error("AMQP 1.0 doesn't show a queue's length; write a number of messages, or never", name, key=True)
+        if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
+            report = spot.warn if spot.native else spot.error
+            report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         _report_keys_without_effect(raw, spot)
+        check_stream(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
@@ -186,14 +218,14 @@ class ShovelModel(StrictModel):
 
     def _source(self) -> model.ShovelSource:
         if self.src_protocol == AMQP10:
-            return model.AddressSource(self.src_address)
+            return model.AddressSource(self.src_address, bool(self.src_predeclared))
         if "src_exchange" in self.model_fields_set:
             return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
         return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
     def _destination(self) -> model.ShovelDestination:
         if self.dest_protocol == AMQP10:
-            return model.AddressDestination(self.dest_address)
+            return model.AddressDestination(self.dest_address, bool(self.dest_predeclared))
         if "dest_queue" not in self.model_fields_set:
             return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
         return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))
@@ -205,13 +237,17 @@ class ShovelModel(StrictModel):
             for key in keys
             if key in self.model_fields_set
         }
+        if "consumer_arguments" in written:
+            written["consumer_arguments"] = with_time(written["consumer_arguments"])
         if "publish_properties" in written:
             written["publish_properties"] = written["publish_properties"].to_core()
+        if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
+            del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
-        warn_uris(self.src_uri, spot, "src-uri")
-        warn_uris(self.dest_uri, spot, "dest-uri")
+        warn_uris(_reached(self.src_uri, self.src_protocol), spot, "src-uri")
+        warn_uris(_reached(self.dest_uri, self.dest_protocol), spot, "dest-uri")
 
 
 def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
@@ -226,18 +262,23 @@ def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
 def _check_protocol(end: str, raw: Mapping[str, Any], spot: Spot) -> None:
     """Report keys of one end that belong to another protocol than it has."""
     is_amqp10, address = raw.get(f"{end}-protocol") == AMQP10, f"{end}-address"
-    if is_amqp10 and not raw.get(address):
-        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
     own = {name for name in raw if name.startswith(f"{end}-") or (end == "dest" and name == "publish-properties")}
-    for name in sorted(own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)):
+    foreign = own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)
+    for name in sorted(foreign):
         other = f"is a key of amqp091; with {end}-protocol: amqp10 write {address}"
         spot.error(f"{name} {other if is_amqp10 else f'needs {end}-protocol: amqp10'}", name, key=True)
+    if is_amqp10 and not foreign and not raw.get(address):
+        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
     for name in sorted(own & _IGNORED) if is_amqp10 else ():
         spot.warn(f"{name} is ignored: a message that goes on by AMQP 1.0 must not change", name, key=True)
 
 
 def _reached(uris: tuple[AmqpUri, ...], protocol: str | None) -> tuple[AmqpUri, ...]:
-    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name."""
-    if protocol != LOCAL:
-        return uris
-    return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))
+    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name. A bare
+    trailing '/' is the broker's default vhost by AMQP 1.0."""
+    match protocol:
+        case "local":
+            return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))
+        case "amqp10":
+            return tuple(replace(uri, path=None, warnings=()) if uri.path == "/" else uri for uri in uris)
+    return uris

@@ -118,7 +118,7 @@ def test_resets_lose_nothing(
 def test_a_missing_address(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     """It is tried again, and goes on once the queue is there. RabbitMQ 3.10 doesn't look for that of a destination."""
     ten.site.queue(name="dest")
-    agent = waiting(agent_of(here.node), here, ends("both", ten, here))
+    agent = waiting(agent_of(here.node), here, ends("both", ten, here) | {"src-predeclared": True})
     wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "no queue 'src'")
     ten.site.queue(name="src")
     agent.wait_for("running", named(here))
@@ -181,3 +181,13 @@ def test_a_message_that_is_too_large(agent_of: AgentOf, here: Site, core: Amqp10
     assert destination.take(20, queue="dest") == numbered(20)
     eventually(lambda: depth(source.uri, "src") == 0, what="it is in the quarantine")
     assert ask(agent, "/api/links")[0]["quarantined"] == 1
+
+
+@pytest.mark.versions
+def test_a_queue_is_declared_and_its_backlog_shown(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
+    """As the plugin does it; both go by requests that other brokers don't know."""
+    core.site.node.admin.queue(core.site.vhost, "dest", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    agent = running(agent_of(here.node), here, ends("both", core, here))
+    assert core.site.node.admin.get("queues", core.site.vhost, "src")["durable"]
+    core.site.publish(numbered(3_000), "src", exchange="")
+    eventually(lambda: ask(agent, "/api/links")[0]["backlog"] == 3_000, what="all wait")

@@ -139,6 +139,12 @@ class Peer:
         self.heard()
         return self
 
+    async def is_read(self) -> None:
+        """Wait until all that was said is read."""
+        await turn()
+        while not self.socket.reads and not self.wire.closed.done():
+            await turn()
+
     async def lose(self) -> None:
         """The socket is lost."""
         self.socket.is_closed = True
@@ -163,16 +169,15 @@ class Peer:
 
     def attach(self, *, is_source: bool, channel: int = 0, **values: Any) -> None:
         """As a decent broker answers."""
-        self.say(
-            performatives.ATTACH,
-            channel=channel,
-            name="Shovel s 1",
-            handle=0,
-            role=not is_source,
-            source=performatives.SOURCE.encode(address="address"),
-            target=performatives.TARGET.encode(address="address"),
-            **({"initial_delivery_count": 0} if is_source else {}) | values,
-        )
+        wanted = {
+            "name": "Shovel s 1",
+            "handle": 0,
+            "role": not is_source,
+            "source": performatives.SOURCE.encode(address="address"),
+            "target": performatives.TARGET.encode(address="address"),
+            "initial_delivery_count": 0 if is_source else None,
+        }
+        self.say(performatives.ATTACH, channel=channel, **wanted | values)
 
     def flow(self, *, channel: int = 0, window: int = MUCH, next_incoming: int | None = 0, **values: Any) -> None:
         self.say(
@@ -250,7 +255,7 @@ class Source:
 
     async def deliver(self, *numbers: int, **values: Any) -> None:
         self.peer.feed(b"".join(transfer(number, message(b"%d" % number), **values) for number in numbers))
-        await turn()
+        await self.peer.is_read()
 
     @property
     def bodies(self) -> list[bytes]:

@@ -39,23 +39,15 @@ ECHO = said(
 )
 
 
-async def until(peer: Peer, *, turns: int = 200) -> None:
-    for _ in range(turns):
-        await turn()
-        if peer.socket.reads:
-            return
-    raise AssertionError("it never reads again")
-
-
 async def test_a_flood_takes_no_more_than_a_turn_at_a_time() -> None:
     target = await Target.made(clock=Slow())
-    await until(target.peer)
+    await target.peer.is_read()
     target.peer.heard()
     target.peer.feed(ECHO * 100)
     answered = len(target.peer.heard())
     assert 0 < answered <= TURN / 0.001
     assert not target.peer.socket.reads, "more would pile up"
-    await until(target.peer)
+    await target.peer.is_read()
     assert answered + len(target.peer.heard()) == 100
     await target.publish(b"a")
     assert len(target.transfers()) == 1
@@ -63,7 +55,7 @@ async def test_a_flood_takes_no_more_than_a_turn_at_a_time() -> None:
 
 async def test_what_comes_while_something_is_left_keeps_its_place() -> None:
     source = await Source.made(clock=Slow(), prefetch=100)
-    await until(source.peer)
+    await source.peer.is_read()
     source.peer.feed(b"".join(transfer(number, message(b"%d" % number)) for number in range(20)))
     source.peer.feed(b"".join(transfer(number, message(b"%d" % number)) for number in range(20, 40)))
     for _ in range(50):

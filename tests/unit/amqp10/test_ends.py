@@ -16,7 +16,6 @@ from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.amqp10.peer import Peer, Source, Target, message, transfer
 
-
 CLOSE = (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK)
 
 

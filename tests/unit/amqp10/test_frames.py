@@ -25,6 +25,11 @@ def test_a_frame_is_found_where_it_is(channel: int, body: bytes, kind: int, more
         assert find_frame(data[:length], 6, LARGEST) is None
 
 
+def test_a_frame_may_be_as_large_as_was_agreed() -> None:
+    data = frame(1, b"x" * (LARGEST - frames.OVERHEAD))
+    assert find_frame(data, 0, LARGEST) == (frames.AMQP, 1, 8, LARGEST)
+
+
 def test_a_body_begins_behind_an_extended_header() -> None:
     data = b"\0\0\0\x0e\x03\0\0\x01" + b"more" + b"ab"
     assert find_frame(data, 0, LARGEST) == (frames.AMQP, 1, 12, 14)

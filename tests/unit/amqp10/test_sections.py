@@ -142,7 +142,7 @@ def test_no_body_follows_a_footer() -> None:
     ("message", "wrong"),
     [
         ("005379 45", "section 121"),
-        ("00 a301 78 45", "section 'x'"),
+        ("00 a301 78 45", "section by a symbol"),
         ("00 44 45", "section 0"),
         ("00 80 0000000000000079 45", "section 121"),
         ("00 41 45", "0x0041"),

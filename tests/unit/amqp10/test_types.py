@@ -210,6 +210,13 @@ def test_a_few_bytes_make_no_crowd_of_objects(data: bytes) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("code", [0xD0, 0xD1])
+def test_a_count_is_refused_before_the_items_are_read(code: int) -> None:
+    nulls = b"\x40" * 10
+    with pytest.raises(CodecError, match="12 items has room for 10"):
+        decode(bytes((code,)) + struct.pack(">II", 14, 12) + nulls)
+
+
 def test_items_of_no_bytes_are_few() -> None:
     few = Value("array", Array(b"\x40", (NULL,) * types.MAX_ZERO_WIDTH))
     assert decode(encode(few))[0] == few
@@ -257,8 +264,35 @@ def test_arrays_in_arrays_are_bounded_too() -> None:
     descriptors = b"\x00\x40" * 5_000
     with pytest.raises(CodecError, match="code 0x00"):
         decode(b"\xf0" + struct.pack(">II", len(descriptors) + 5, 0) + descriptors + b"\x50")
+    for times in (MAX_DEPTH + 1, 5_000):
+        with pytest.raises(CodecError, match="deep"):
+            skip(nested("described", times), 0)
+
+
+FIVE = Value("ulong", 5)
+ONE_NULL = Value("list", (NULL,))
+
+
+@pytest.mark.parametrize(
+    "deepest",
+    [
+        Array(b"\x00\x53\x05\xd0", (Value("described", (FIVE, ONE_NULL)),)),
+        Array(b"\x00\xc0\x02\x01\x40\x50", (Value("described", (ONE_NULL, Value("ubyte", 1))),)),
+    ],
+)
+def test_an_array_with_a_descriptor_is_as_deep_as_what_it_stands_for(deepest: Array) -> None:
+    """Three levels: the array, the described value, and the list."""
+    value = Value("array", deepest)
+    data = encode(value)
+    for _ in range(MAX_DEPTH - 3):
+        value = Value("list", (value,))
+        data = b"\xd0" + struct.pack(">II", len(data) + 4, 1) + data
+    assert decode(data) == (value, len(data))
+    assert decode(encode(value))[0] == value
     with pytest.raises(CodecError, match="deep"):
-        skip(descriptors + b"\x40", 0)
+        encode(Value("list", (value,)))
+    with pytest.raises(CodecError, match="deep"):
+        decode(b"\xd0" + struct.pack(">II", len(data) + 4, 1) + data)
 
 
 @pytest.mark.parametrize(("name", "text"), [("float", "7fc00000"), ("double", "7ff8000000000000")])
