@@ -27,7 +27,7 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import MAX_SHORT, CodecError
 from agent.amqp10 import frames, performatives
-from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
 from agent.amqp10.link import LinkSession
 from agent.amqp10.receiving import WIRE_FRAME
@@ -383,7 +383,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self.send(frames.frame(0, performatives.CLOSE.encode()))
         self._close(refusal_of(error))
 
-    def _close(self, refusal: Refusal) -> None:
+    def _close(self, refusal: PeerRefusal) -> None:
         self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=self.shown(refusal.text))
 
     def _block(self) -> None:

@@ -142,6 +142,7 @@ class ShovelSession(Session[RunnableShovel]):
         self._memory = runnable.memory
         self._place = runnable.place
         self._arguments = self._link.settings.consumer_arguments
+        self._is_shown = False  # how many messages wait at an address
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
@@ -190,9 +191,7 @@ class ShovelSession(Session[RunnableShovel]):
         if isinstance(source, QueueSource):
             queue = source.queue
         elif isinstance(source, AddressSource):
-            terminus = self._ends.source.terminus
-            is_shown = terminus is not None and terminus.is_queue and control.connection.server.shows_queues
-            queue, looking = shortened(source.address), control if is_shown else None
+            queue, looking = shortened(source.address), control if self._is_shown else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
         is_quorum = True if self._place is not None else _is_quorum(source)
@@ -236,7 +235,8 @@ class ShovelSession(Session[RunnableShovel]):
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, AddressSource) and (terminus := self._ends.source.terminus) is not None:
             with happening_on(Side.UPSTREAM):
-                await _ensure_address(connection, terminus, source)
+                is_answered = await _ensure_address(connection, terminus, source)
+                self._is_shown = is_answered and terminus.is_queue and connection.server.shows_queues
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -308,14 +308,15 @@ async def _unknown() -> None:
 
 async def _ensure_address(
     connection: Connection, terminus: Terminus, place: AddressSource | AddressDestination
-) -> None:
-    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0. A missing queue of RabbitMQ 4 is
-    declared durable."""
+) -> bool:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0; return False if it can't be
+    asked. A missing queue of RabbitMQ 4 is declared durable."""
     answer = await ask_for_address(connection, terminus)
     if may_be_declared(connection, terminus, answer) and not place.is_predeclared:
         answer = await ask_for_address(connection, terminus, passive=False)
     if isinstance(answer, ChannelClosedError):
         raise address_refused(connection, terminus, answer)
+    return answer is not None
 
 
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
