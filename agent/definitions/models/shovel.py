@@ -202,6 +202,9 @@ class ShovelModel(StrictModel):
             report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
+        if is_amqp10 and raw.get("dest-protocol") == AMQP10:
+            for key_ in sorted({"set-headers", "remove-headers"} & raw.keys()):
+                spot.error(f"{key_} needs an end of amqp091: between two of amqp10 messages go on as they are", key_)
         _report_keys_without_effect(raw, spot)
         check_stream(raw, spot)
 

@@ -4,7 +4,7 @@ A stream keeps what it has delivered, so nothing at the broker shows what was co
 is settled is kept in a queue beside the stream, and the next session begins behind it: after a restart, a take-over by
 another agent, or a lost connection. What was in flight then comes again.
 
-Why: docs/decisions/0061-streams.md
+Why: docs/decisions/0064-streams.md
 """
 
 from __future__ import annotations

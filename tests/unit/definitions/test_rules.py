@@ -94,3 +94,9 @@ def test_native_parameters_are_as_strict_as_ever() -> None:
     parameter = {"component": "federation-upstream", "vhost": "/", "name": "a", "value": value}
     found = finish(reading_parameters("dc1", [parameter], SourceReading()))
     assert ["unknown key 'set-header' in an upstream" in str(each) for each in found.refused] == [True]
+
+
+def test_messages_between_two_ends_of_amqp10_go_on_as_they_are(tmp_path: Path) -> None:
+    ends = ", ".join(f"{end}-protocol: amqp10, {end}-uri: amqp://h, {end}-address: a" for end in ("src", "dest"))
+    [found] = complaints(tmp_path, f"{DOWNSTREAM}shovels: {{s: {{{ends}, set-headers: {{a: b}}}}}}")
+    assert found.endswith("set-headers needs an end of amqp091: between two of amqp10 messages go on as they are")
