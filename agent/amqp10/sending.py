@@ -194,10 +194,9 @@ class SenderLink:
 
     def _confirm(self, first: int, last: int, method: Method) -> None:
         """Give the data path the confirms of these delivery ids: one for all of them if nothing before them is open."""
-        begin = (first - self._confirmed) % _SERIAL + self._confirmed + 1
+        ahead = (first - self._confirmed) % _SERIAL
+        begin = self._confirmed + 1 + (ahead if ahead < _SERIAL // 2 else ahead - _SERIAL)
         end = begin + (last - first) % _SERIAL
-        if begin > self._published:  # it was confirmed before
-            begin, end = begin - _SERIAL, end - _SERIAL
         if end > self._published - len(self._waiting):
             raise CodecError("an outcome of a message that wasn't sent")
         if begin <= self._confirmed + 1:
