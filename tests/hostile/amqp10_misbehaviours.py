@@ -99,7 +99,7 @@ async def empty_frames(peer: Peer10) -> None:
 async def begins(peer: Peer10) -> None:
     """Sessions that nobody asked for."""
     await peer.log_in()
-    window = {"incoming_window": 1, "outgoing_window": 1, "next_outgoing_id": 0}
+    window: dict[str, Any] = {"incoming_window": 1, "outgoing_window": 1, "next_outgoing_id": 0}
     await peer.flood(said(performatives.BEGIN, channel=7, remote_channel=7, **window))
 
 
@@ -254,7 +254,7 @@ async def unsent(peer: Peer10, heard: Heard) -> None:
 
 async def again(peer: Peer10, heard: Heard) -> None:
     """The same outcome for ever, for which it wants an answer each time."""
-    outcome = {"role": True, "first": heard["delivery_id"], "state": ACCEPTED}
+    outcome: dict[str, Any] = {"role": True, "first": heard["delivery_id"], "state": ACCEPTED}
     await peer.flood(said(performatives.DISPOSITION, channel=heard.channel, **outcome))
 
 

@@ -272,7 +272,8 @@ def test_a_destination_without_credit_is_shown_as_blocked_until_it_gives_some() 
         await asyncio.sleep(BLOCKED_AFTER * 0.9)
         assert wire.blocked is None
         await asyncio.sleep(BLOCKED_AFTER * 0.2)
-        assert wire.blocked == "the broker gives no credit: its queue is full, or it has an alarm"
+        shown: str | None = wire.blocked
+        assert shown == "the broker gives no credit: its queue is full, or it has an alarm"
         target.peer.flow(handle=0, delivery_count=1, link_credit=1, next_incoming=1)
         await turn()
         assert wire.blocked is None
