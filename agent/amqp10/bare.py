@@ -1,6 +1,6 @@
 """Messages that pass from one broker of AMQP 1.0 to another as they are, but for what belongs to a single hop.
 
-Why: docs/decisions/0061-amqp10-by-translation.md
+Why: docs/decisions/0063-amqp10-by-translation.md
 """
 
 from __future__ import annotations

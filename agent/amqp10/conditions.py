@@ -29,7 +29,7 @@ _CODES: Final = {
 _WITHOUT_A_REASON: Final = "amqp:connection:forced"
 
 
-class Refusal(NamedTuple):
+class PeerRefusal(NamedTuple):
     """Why the peer ended something, as 0-9-1 says it; `condition` is AMQP 1.0's."""
 
     code: int
@@ -37,10 +37,10 @@ class Refusal(NamedTuple):
     condition: str
 
 
-def refusal_of(error: Performed | Value | None) -> Refusal:
+def refusal_of(error: Performed | Value | None) -> PeerRefusal:
     """The refusal in the `error` of a detach, end or close: none, or none that AMQP knows, is one without a reason."""
     condition, text = _WITHOUT_A_REASON, ""
     if isinstance(error, Performed):
         condition, text = error["condition"], error["description"] or ""
     code, name = _CODES.get(condition, _CLOSED)
-    return Refusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)
+    return PeerRefusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)

@@ -11,7 +11,7 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
-from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.performatives import Performed
 from agent.amqp10.types import Value
 from agent.core import fields
@@ -21,11 +21,11 @@ from agent.errors import Failure, FailureKind, PermanentError
 
 LARGEST_FRAME: Final = 256 * 1024  # that the peer may send: as much as one read brings
 ANONYMOUS: Final = "ANONYMOUS"
-_LOGIN_REFUSED: Final = Refusal(403, "ACCESS_REFUSED - login refused", "amqp:unauthorized-access")
+_LOGIN_REFUSED: Final = PeerRefusal(403, "ACCESS_REFUSED - login refused", "amqp:unauthorized-access")
 _WRONG_LOGIN: Final = 1  # of an outcome; all others are failures of the broker
-_LOGIN_FAILED: Final = Refusal(541, "INTERNAL_ERROR - the broker can't check the login now", "amqp:internal-error")
-_IN_LOGIN: Final = Refusal(320, "CONNECTION_FORCED - closed without a reason during the login", "")
-_AFTER_LOGIN: Final = Refusal(
+_LOGIN_FAILED: Final = PeerRefusal(541, "INTERNAL_ERROR - the broker can't check the login now", "amqp:internal-error")
+_IN_LOGIN: Final = PeerRefusal(320, "CONNECTION_FORCED - closed without a reason during the login", "")
+_AFTER_LOGIN: Final = PeerRefusal(
     530,
     "NOT_ALLOWED - closed without a reason after the login: check that the vhost exists, and the user's access to it",
     "",
@@ -71,7 +71,7 @@ class Handshake:
     ) -> None:
         """`name` is what the broker shows; `is_anonymous`: the URI names no user."""
         self.peer: PeerLimits | None = None
-        self.refusal: Refusal | None = None
+        self.refusal: PeerRefusal | None = None
         self.mechanism: Mechanism | None = None
         self.user = b""  # that the peer knows; empty if a certificate or nothing says who that is
         self._terms = terms
@@ -79,7 +79,7 @@ class Handshake:
         self._hostname = hostname
         self._is_anonymous = is_anonymous
         self._send = send
-        self.lost: Refusal | None = None  # what it means if the peer hangs up now, if anything is known
+        self.lost: PeerRefusal | None = None  # what it means if the peer hangs up now, if anything is known
         self._due = performatives.SASL_MECHANISMS
         self._header = frames.SASL_HEADER  # that is due
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from agent.amqp.wire.methods import Method
-from agent.amqp10.conditions import Refusal
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.handshake import PeerLimits
 
 
@@ -62,7 +62,7 @@ class LinkSession(Protocol):
     def say(self, method: Method, **values: Any) -> None:
         """Say a method to the data path."""
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: PeerRefusal) -> None:
         """Close the channel for a reason."""
 
     def lost(self, reasons: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from agent.amqp.wire import methods
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives, sections
-from agent.amqp10.conditions import Refusal
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import PROPERTIES, VALUE, find_sections
@@ -80,7 +80,7 @@ class ManagementLinks:
     def disposition(self, performed: Performed) -> None:
         """Nothing is left open: both sides settle what they send."""
 
-    def detached(self, refusal: Refusal) -> None:
+    def detached(self, refusal: PeerRefusal) -> None:
         self._session.refuse(refusal)
 
     def transferred(self, performed: Performed, payload: memoryview) -> None:
@@ -102,7 +102,7 @@ class ManagementLinks:
         else:
             code, name = _REFUSALS.get(status, _OTHER_REFUSAL)
             text = body.value if body.type == "string" else f"status {status}"
-            self._session.refuse(Refusal(code, f"{name} - {text}", ""))
+            self._session.refuse(PeerRefusal(code, f"{name} - {text}", ""))
 
     def write(self) -> None:
         """Write the request, if the peer takes one."""

@@ -14,7 +14,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.amqp10 import performatives
 from agent.amqp10.bare import NO_ADDRESS, BareMessages, Taken
-from agent.amqp10.conditions import Refusal
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.conversion.message import to_091
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
@@ -214,7 +214,7 @@ class ReceiverLink:
         elif performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
 
-    def detached(self, refusal: Refusal) -> None:
+    def detached(self, refusal: PeerRefusal) -> None:
         """The peer has ended the link. That a queue is gone is said to its consumer, as by 0-9-1."""
         was_attached, self._is_attached = self._is_attached, False
         if was_attached and self._tag and refusal.condition == "amqp:resource-deleted":

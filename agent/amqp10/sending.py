@@ -15,7 +15,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
-from agent.amqp10.conditions import Refusal
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.conversion.message import to_10
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
@@ -136,7 +136,7 @@ class SenderLink:
             self._session.send(performatives.DISPOSITION.encode(role=False, first=first, last=last, settled=True))
         self._confirm(first, last, methods.BASIC_ACK if outcome is performatives.ACCEPTED else methods.BASIC_NACK)
 
-    def detached(self, refusal: Refusal) -> None:
+    def detached(self, refusal: PeerRefusal) -> None:
         self._session.refuse(refusal)
 
     def write(self) -> None:
@@ -172,12 +172,12 @@ class SenderLink:
         try:
             message = self._message(self._properties, body)
         except CodecError as error:  # as a broker says that it doesn't accept one: which one it is is found by that
-            self._session.refuse(Refusal(_NOT_ACCEPTED, f"PRECONDITION_FAILED - {error}", "amqp:decode-error"))
+            self._session.refuse(PeerRefusal(_NOT_ACCEPTED, f"PRECONDITION_FAILED - {error}", "amqp:decode-error"))
             return
         if self._largest and len(message) > self._largest:
             taken = max(0, self._largest - (len(message) - len(body)))
             text = f"PRECONDITION_FAILED - message size {len(body)} is larger than configured max size {taken}"
-            self._session.refuse(Refusal(_NOT_ACCEPTED, text, "amqp:link:message-size-exceeded"))
+            self._session.refuse(PeerRefusal(_NOT_ACCEPTED, text, "amqp:link:message-size-exceeded"))
             return
         self._published += 1
         self._waiting.append(message)

@@ -12,7 +12,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames, performatives
-from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.link import SessionOwner
 from agent.amqp10.management import ManagementLinks
 from agent.amqp10.performatives import Performed
@@ -76,7 +76,7 @@ class TranslatedSession:
             case methods.CONFIRM_SELECT:
                 self._sender.attach(methods.CONFIRM_SELECT_OK)
             case other:
-                self.refuse(Refusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
+                self.refuse(PeerRefusal(_NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {other.name} by AMQP 1.0", ""))
 
     def _declare(self, *, is_passive: bool) -> None:
         """Look at the address, or declare its queue. Where queues aren't shown, and where it is written to, looking is
@@ -90,7 +90,9 @@ class TranslatedSession:
         elif is_passive:
             link.attach(methods.QUEUE_DECLARE_OK)
         else:
-            self.refuse(Refusal(_NOT_IMPLEMENTED, "NOT_IMPLEMENTED - the broker declares no queues by AMQP 1.0", ""))
+            self.refuse(
+                PeerRefusal(_NOT_IMPLEMENTED, "NOT_IMPLEMENTED - the broker declares no queues by AMQP 1.0", "")
+            )
 
     def _receive(self, call: Call) -> None:
         receiver = self._receiver
@@ -197,7 +199,7 @@ class TranslatedSession:
         """Say a method to the data path."""
         self.owner.feed(wire.frame(wire.METHOD, self.number, method.encode(**values)))
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: PeerRefusal) -> None:
         """Close the channel for a reason."""
         if not self.is_over:
             self.is_over = self._is_refused = True

@@ -10,7 +10,7 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
-from agent.amqp.wire.refusal_texts import NOT_FOUND
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.fields import EMPTY, Table
@@ -47,13 +47,15 @@ async def ask_for_address(
     """Look at the address of the connection, or declare its queue; return the broker's answer. Only of a queue to read
     from that RabbitMQ 4 shows, it has numbers that mean something.
 
-    None: RabbitMQ before 4.0 isn't asked for an address where it would declare something, a queue that stays forever
-    among them; it refuses that one when messages are to flow.
+    None: that shows when messages are to flow. RabbitMQ before 4.0 isn't asked for an address where it would declare
+    something, a queue that stays forever among them; and 4.3 shows a queue only to users who may configure it.
     """
     if connection.server.product == RABBITMQ and not connection.server.shows_queues and _declares(terminus):
         return None
     named = {"queue": shortened(terminus.address), "passive": passive}
-    return await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
+    answer = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
+    is_hidden = isinstance(answer, ChannelClosedError) and answer.code == ACCESS_REFUSED
+    return None if is_hidden and passive and terminus.is_source and connection.server.shows_queues else answer
 
 
 def may_be_declared(connection: Connection, terminus: Terminus, answer: Call | ChannelClosedError | None) -> bool:

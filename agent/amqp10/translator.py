@@ -5,7 +5,7 @@ it, to the other a client of AMQP 1.0. Channels become sessions, each with one l
 is for; deliveries, publishes, acknowledgements and confirms become transfers and dispositions, a prefetch becomes
 credit. So the flow, what is refused, its limits and its status are the same for both protocols.
 
-Why: docs/decisions/0061-amqp10-by-translation.md
+Why: docs/decisions/0063-amqp10-by-translation.md
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import MAX_SHORT, CodecError
 from agent.amqp10 import frames, performatives
-from agent.amqp10.conditions import Refusal, refusal_of
+from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
 from agent.amqp10.link import LinkSession
 from agent.amqp10.receiving import WIRE_FRAME
@@ -383,7 +383,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self.send(frames.frame(0, performatives.CLOSE.encode()))
         self._close(refusal_of(error))
 
-    def _close(self, refusal: Refusal) -> None:
+    def _close(self, refusal: PeerRefusal) -> None:
         self._say(methods.CONNECTION_CLOSE, code=refusal.code, text=self.shown(refusal.text))
 
     def _block(self) -> None:

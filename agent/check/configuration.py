@@ -33,6 +33,7 @@ from agent.check.permissions import (
     judge_tags,
     judge_topic_permissions,
 )
+from agent.check.protocols import judge_protocols
 from agent.check.queues import judge_queues
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.links.plan import Outlook
@@ -161,6 +162,7 @@ class _Check:
             judge_event_exchange(context),
             judge_alternate_exchanges(context),
             judge_queues(context, {} if found is None else found.bindings),
+            judge_protocols(context),
             *(_judge_clock_of(api) for api in context.apis.all),
         ]
         if context.apis.own is not None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.core.links.lag import LagCritical
+from agent.core.links.rate_limit import RateLimit
 from agent.errors import Place
+
+STREAM_OFFSET: Final = "x-stream-offset"
+"""The consumer argument that says where to begin in a stream, and the header of what a stream delivers."""
 
 
 class LinkKind(StrEnum):
@@ -90,6 +94,9 @@ class LinkSettings:
     quarantine_after: float | None = 600.0
     probe: float | None = None
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,11 @@ class QueueSource(_ShovelQueue):
     def is_quorum(self) -> bool:
         """True if the definition says that it is a quorum queue."""
         return fields.get(self.arguments, "x-queue-type") == fields.text("quorum")
+
+    @property
+    def is_stream(self) -> bool:
+        """True if the arguments say that it is a stream."""
+        return fields.get(self.arguments, "x-queue-type") == fields.text("stream")
 
     @property
     def keys(self) -> Mapping[str, str]:
@@ -300,6 +312,9 @@ class ShovelSettings:
     reconnect_delay: float = 5.0
     quarantine_after: float | None = 600.0
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +328,13 @@ class Shovel:
     source: ShovelSource
     destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
+
+    @property
+    def reads_stream(self) -> bool:
+        """True if the definition says that the source is a stream: nothing that AMQP shows of a queue does."""
+        source, arguments = self.source, self.settings.consumer_arguments
+        has_offset = fields.get(arguments, STREAM_OFFSET) is not None
+        return isinstance(source, QueueSource) and (source.is_stream or has_offset)
 
 
 @dataclass(frozen=True, slots=True)

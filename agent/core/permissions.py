@@ -137,6 +137,7 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
             return LinkNeeds(
                 (
                     *_shovel_source(link, asked=source_asks),
+                    *_stream_place(link, cluster),
                     *(() if isinstance(link.shovel.source, AddressSource) else _quarantine()),
                 ),
                 tuple(_shovel_destination(link, asked=destination_asks)),
@@ -234,6 +235,15 @@ def _own_queue(exchange: str) -> Iterator[Need]:
 def _declared(found: AddressedObject) -> Iterator[Need]:
     if found.is_declared:
         yield Need(Permission.CONFIGURE, found.name, "declaring the queue, as its broker does for such an address")
+
+
+def _stream_place(link: ShovelLink, cluster: str) -> Iterator[Need]:
+    if not link.shovel.reads_stream:
+        return
+    why, queue = "remembering how far the stream is copied", names.stream_offset(link.vhost, link.name, cluster)
+    yield Need(Permission.CONFIGURE, queue, why, is_required=False)
+    yield Need(Permission.READ, queue, why, is_required=False)
+    yield Need(Permission.WRITE, DEFAULT_EXCHANGE, why, is_required=False)
 
 
 def _shovel_destination(link: ShovelLink, *, asked: bool) -> Iterator[Need]:

@@ -35,6 +35,7 @@ from agent.tasks import GuardedTasks, UnexpectedErrors, gather_both
 
 QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
+OFFSETS: Final = names.AGENT_PREFIX + "remembering offsets"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 CHANGED_AT_ONCE: Final = 100
@@ -183,6 +184,12 @@ class Brokers:
             (end, uri, None), lambda: self._connect(end, [self._timed(uri)], name=PROBES, publishes=True)
         )
 
+    async def remembering(self, end: End, uri: AmqpUri) -> Shared:
+        """A shared connection to publish offsets on: an alarm there holds up nothing else."""
+        return await self._probing.acquire(
+            (end, uri, OFFSETS), lambda: self._connect(end, [self._timed(uri)], name=OFFSETS, publishes=True)
+        )
+
     def sever(self, why: BrokerError) -> None:
         """End all connections of links at once: another agent of the group may run them."""
         for pool in (self._sources, self._destinations, self._controls, self._probing):
@@ -230,6 +237,7 @@ class Connections:
 
     def __init__(self, brokers: Brokers, on_blocked: Callable[[str | None], None]) -> None:
         self.down: Shared | None = None
+        self.reads_alone: str | None = None  # the link's id, if it shares the connection that it reads from with none
         self._brokers = brokers
         self._on_blocked = on_blocked
         self._up: Shared | None = None
@@ -261,6 +269,7 @@ class Connections:
         )
 
     async def from_source(self, source: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
+        dedicated = self.reads_alone or dedicated
         up = self._up = self._hold(await self._brokers.source(source, uri, dedicated=dedicated))
         return up
 

@@ -267,6 +267,8 @@ def _source_names(link: Link, site: Site, *, cluster: str) -> Names:
     queue = _queue_of(link, site, cluster)
     if queue is None:
         return set(), {*filter(None, [_exchange_of(link)])}
+    if isinstance(link, ShovelLink) and link.shovel.reads_stream:
+        return {queue, names.stream_offset(link.vhost, link.name, cluster)}, set()
     if not isinstance(link, ExchangeLink):
         return {queue}, set()
     internal = (names.internal_exchange(queue, letter) for letter in names.LETTERS)
@@ -281,6 +283,7 @@ def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, clust
         failure = replace(found.failure or UNKNOWN, is_permanent=True)
         return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", failure=failure)
     exist = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
+    offsets = standing.queues.get(names.stream_offset(link.vhost, link.name, cluster))
     return Sight(
         broker,
         site,
@@ -289,6 +292,7 @@ def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, clust
             queue=_queue_seen(found),
             letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in exist),
             canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,
+            remembers_offset=offsets is not None and offsets.presence is Presence.EXISTS,
         ),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.quarantined import Restored, Why, restored
 from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten
 from agent.amqp.publisher import Publisher
@@ -107,7 +108,10 @@ class Destinations:
         )
         publisher = Publisher(connection)
         await publisher.open()
-        ready = self._ready[link_id] = publisher, self._kinds.of(link).rewriter(link, self._source, connection)
+        kind, settings = self._kinds.of(link), link.settings
+        rewriter = kind.rewriter(link, self._source, connection)
+        rewriter = with_rules(rewriter, settings.set_headers, settings.remove_headers)
+        ready = self._ready[link_id] = publisher, rewriter
         return ready
 
 

@@ -134,6 +134,8 @@ class LinkRunner:
             uri=runnable.uri,
             met=session.met if session else (),
             note="; ".join(filter(None, (trouble, idle, self.note))),
+            limited_by=flow.limited_by if flow else "",
+            limited_seconds=self.counts.limited_seconds + (flow.limited_for if flow else 0.0),
             trouble=trouble,
             is_refused=flow is not None and flow.is_refused,
             upstream=self._account.compared,
@@ -252,7 +254,7 @@ class LinkRunner:
             self._log_losses()
             self._share_again(flow, now)
             lost = sum(counts.dropped.values()), sum(counts.quarantined.values()), counts.returned
-            notes = self.note, flow.trouble, flow.idle
+            notes = self.note, flow.trouble, flow.idle, flow.limited_by
             seen = (
                 counts.forwarded, counts.bytes, *lost, session.backlog, self._runnable.bound, flow.last_probe, *notes
             )  # fmt: skip
@@ -353,6 +355,12 @@ class LinkRunner:
             return
         self.link = link
         self._is_renewed = True
+
+    def follow_limit(self) -> None:
+        """Apply the rate limit of the definition, also to messages that flow."""
+        limit = self._runnable.rate_limit = self.link.settings.rate_limit
+        if self._flow is not None:
+            self._flow.limit(limit)
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         self._runnable.bindings = bindings

@@ -144,6 +144,11 @@ def _buckets(find: Callable[[Meter], Histogram]) -> Callable[[Meter], Iterable[S
     return count
 
 
+def _limited_seconds(of: LinkReading) -> float | None:
+    seconds = of.gauges.limited_seconds
+    return round(seconds, 3) if seconds or of.entry.link.settings.rate_limit is not None else None
+
+
 def _any(values: list[float]) -> float:
     return int(any(values))
 
@@ -229,6 +234,11 @@ LINK_METRICS: Final = (
         "For how long a broker has blocked the link.",
         read=_one(lambda of: round(of.entry.blocked_seconds, 3)),
         brief=Brief.COUNTED,
+    ),
+    LinkMetric(
+        "federation_agent_link_limited_seconds_total",
+        "For how long its `rate-limit` has kept the link from reading; no value for a link that never had one.",
+        read=_one(_limited_seconds),
     ),
     LinkMetric(
         "federation_agent_in_flight_messages",

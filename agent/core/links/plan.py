@@ -44,7 +44,7 @@ from agent.core.model import (
     ShovelPlace,
     native_link,
 )
-from agent.core.rules import declarations
+from agent.core.rules import declarations, names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.core.text.quantities import counted
@@ -208,7 +208,7 @@ def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
             like = declarations.like_queue(link.queue)
             actions = (_queue(sight, link.remote_name, like, missing=missing, exists=exists),)
         case ShovelLink():
-            actions = tuple(_shovel_queues(link, sight))
+            actions = (*_shovel_queues(link, sight), *_stream_place(link, sight, downstream))
     return PlannedLink(link, outlook, reason, sight.broker, actions=actions)
 
 
@@ -316,6 +316,20 @@ def _queue(sight: Sight, name: str, arguments: Table, *, missing: str, exists: s
     if queue is None:
         return Action(Verb.CREATE, sight.broker, vhost, "queue", name, missing, arguments)
     return Action(Verb.KEEP, sight.broker, vhost, "queue", name, sight.in_queue(queue.messages) + exists)
+
+
+def _stream_place(link: ShovelLink, sight: Sight, downstream: Downstream) -> Iterator[Action]:
+    if not link.shovel.reads_stream:
+        return
+    name, vhost = names.stream_offset(link.vhost, link.name, downstream.cluster), sight.site.vhost if sight.site else ""
+    if sight.seen.remembers_offset:
+        why = "exists; the shovel goes on in the stream behind the offset in it"
+        yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)
+    else:
+        why = "remembers how far the stream is copied"
+        yield Action(
+            Verb.CREATE, sight.broker, vhost, "queue", name, why, declarations.offset_queue(limits_deliveries=False)
+        )
 
 
 def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:

@@ -14,6 +14,7 @@ from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.streams import check_stream, with_time
 from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
@@ -82,6 +83,7 @@ _SPELLINGS = {
     "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
     "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
     **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+    **{name: (name,) for name in ("set_headers", "remove_headers", "rate_limit")},
 }
 """The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
@@ -112,7 +114,8 @@ class ShovelModel(StrictModel):
     src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
     src_consumer_args: values.Arguments = key(
-        "Arguments to consume with, such as `x-priority`; with `amqp10` filters of the source."
+        "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
+        "shovel begins there. With `amqp10`, filters of the source."
     )
     src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
@@ -163,6 +166,16 @@ class ShovelModel(StrictModel):
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
     )
+    set_headers: values.SetHeaders = key(
+        "Headers that every message gets, with their values, in place of those that it has of these names "
+        "([rules](rules.md)); none by default."
+    )
+    remove_headers: values.RemovedHeaders = key(
+        "Names of headers to remove from messages; `NAME*` stands for all that begin so. None by default."
+    )
+    rate_limit: values.RateLimits = key(
+        "The most `messages`, `bytes` of their bodies, or both, that the shovel forwards in a second; `off` by default."
+    )
     prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
     publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
@@ -189,7 +202,11 @@ class ShovelModel(StrictModel):
             report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
+        if is_amqp10 and raw.get("dest-protocol") == AMQP10:
+            for key_ in sorted({"set-headers", "remove-headers"} & raw.keys()):
+                spot.error(f"{key_} needs an end of amqp091: between two of amqp10 messages go on as they are", key_)
         _report_keys_without_effect(raw, spot)
+        check_stream(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
@@ -223,6 +240,8 @@ class ShovelModel(StrictModel):
             for key in keys
             if key in self.model_fields_set
         }
+        if "consumer_arguments" in written:
+            written["consumer_arguments"] = with_time(written["consumer_arguments"])
         if "publish_properties" in written:
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:

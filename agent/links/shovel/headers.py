@@ -14,12 +14,11 @@ from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
 from agent.core.model import AddressDestination, PublishProperties, ShovelLink
+from agent.core.rules.headers import SHOVELLED, SHOVELLED_AT
 
-SHOVELLED: Final = "x-shovelled"
-TIMESTAMP: Final = "x-shovelled-timestamp"
 OPT_TIMESTAMP: Final = "x-opt-shovelled-timestamp"
 _SHOVELLED: Final = Names(SHOVELLED)
-_TIMESTAMP: Final = Names(TIMESTAMP)
+_TIMESTAMP: Final = Names(SHOVELLED_AT)
 _ARRAY: Final = ord("A")
 
 
@@ -34,7 +33,7 @@ class ShovelHeaders:
         self._clock = clock
         self._item = None if entry is None else encode_value(entry)
         self._shovelled = b"" if entry is None else header_table.entry(SHOVELLED, array(entry))
-        written = ((SHOVELLED, self._item), (TIMESTAMP, self._clock))
+        written = ((SHOVELLED, self._item), (SHOVELLED_AT, self._clock))
         self.marks = tuple(short_string(name) for name, value in written if value is not None)
 
     @property
@@ -51,7 +50,7 @@ class ShovelHeaders:
 
     @property
     def _timestamp(self) -> bytes:
-        return b"" if self._clock is None else header_table.entry(TIMESTAMP, long(self.version))
+        return b"" if self._clock is None else header_table.entry(SHOVELLED_AT, long(self.version))
 
 
 def _with_first_item(headers: bytes, item: bytes) -> bytes:

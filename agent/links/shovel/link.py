@@ -13,12 +13,13 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener, declare, declare_any
+from agent.amqp.declares import Opener, declare
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
+from agent.core.links import prefetch
 from agent.core.links.changed_definition import asks_the_same
 from agent.core.model import (
     AddressDestination,
@@ -31,6 +32,7 @@ from agent.core.model import (
     ShovelLink,
     ShovelSource,
 )
+from agent.core.rules import names
 from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.brokers import Connections
 from agent.links.ends import End, Ends, shovel_ends, written_uri
@@ -39,6 +41,8 @@ from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
+from agent.links.shovel.queues import ensure_queue
+from agent.links.shovel.stream_place import StreamPlace
 from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first
 
@@ -96,6 +100,19 @@ class RunnableShovel(RunnableLink[ShovelLink]):
     def __init__(self, kind: ShovelLinks, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> None:
         super().__init__(kind, link, counts, on_noted)
         self.memory = Memory()
+        source = link.shovel.source
+        self.place: StreamPlace | None = None
+        if link.shovel.reads_stream and isinstance(source, QueueSource):
+            queue = names.stream_offset(link.vhost, link.name, kind.brokers.cluster)
+            self.place = StreamPlace(link.id, source.queue, queue, on_noted)
+
+    @property
+    def notes(self) -> str:
+        return "" if self.place is None else self.place.notes
+
+    def was_served_by_another(self) -> None:
+        if self.place is not None:
+            self.place.forget()
 
     @property
     def remaining(self) -> int | None:
@@ -106,14 +123,16 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         anew."""
         if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory, self.path, self.uri = former.memory, former.path, former.uri
+            self.place = former.place
 
     def session(self, connections: Connections, *, dedicated: bool) -> ShovelSession:
         return ShovelSession(self, connections, dedicated=dedicated)
 
     def waits_in(self, _vhost: str, /) -> str | None:
-        """The source queue; None if the shovel makes one for itself, which goes with its session."""
+        """The source queue; None if the shovel makes one for itself, which goes with its session, and for a stream,
+        where nothing shows what of it was copied."""
         source = self.link.shovel.source
-        return source.queue if isinstance(source, QueueSource) else None
+        return source.queue if isinstance(source, QueueSource) and self.place is None else None
 
 
 class ShovelSession(Session[RunnableShovel]):
@@ -121,6 +140,9 @@ class ShovelSession(Session[RunnableShovel]):
         super().__init__(runnable, connections, dedicated=dedicated)
         self._link = runnable.link
         self._memory = runnable.memory
+        self._place = runnable.place
+        self._arguments = self._link.settings.consumer_arguments
+        self._is_shown = False  # how many messages wait at an address
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
@@ -169,15 +191,16 @@ class ShovelSession(Session[RunnableShovel]):
         if isinstance(source, QueueSource):
             queue = source.queue
         elif isinstance(source, AddressSource):
-            terminus = self._ends.source.terminus
-            is_shown = terminus is not None and terminus.is_queue and control.connection.server.shows_queues
-            queue, looking = shortened(source.address), control if is_shown else None
+            queue, looking = shortened(source.address), control if self._is_shown else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
-        flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
+        is_quorum = True if self._place is not None else _is_quorum(source)
+        flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=is_quorum)
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
+        if self._place is not None:
+            self._place.follow(flow)
         await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
-        look = _unknown if looking is None else partial(count_messages, looking, queue)
+        look = _unknown if looking is None or self._place is not None else partial(count_messages, looking, queue)
         self._upkeep = Upkeep(flow, self._runnable.counts, look)
 
     async def keep_up(self) -> None:
@@ -190,7 +213,17 @@ class ShovelSession(Session[RunnableShovel]):
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
         followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
-        await run_until_first(upkeep.run(), flow.finished(), *followed, *timed)
+        remembered = [] if self._place is None else [self._place.keep(self._remembering)]
+        await run_until_first(upkeep.run(), flow.finished(), *followed, *remembered, *timed)
+
+    async def leave(self, *, is_settled: bool) -> None:
+        if self._place is not None:
+            await self._place.leave(self._remembering, remembers=is_settled and bool(self._controls))
+
+    async def _remembering(self) -> Shared:
+        """The connection to publish offsets on, to the broker that the stream is read from."""
+        source, _ = self._controls[0]
+        return await self._brokers.remembering(self._ends.source, source.connection.uri)
 
     async def _ask(self, side: Side, end: End) -> Shared:
         with happening_on(side):
@@ -202,7 +235,8 @@ class ShovelSession(Session[RunnableShovel]):
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, AddressSource) and (terminus := self._ends.source.terminus) is not None:
             with happening_on(Side.UPSTREAM):
-                await _ensure_address(connection, terminus, source)
+                is_answered = await _ensure_address(connection, terminus, source)
+                self._is_shown = is_answered and terminus.is_queue and connection.server.shows_queues
         if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
@@ -210,16 +244,23 @@ class ShovelSession(Session[RunnableShovel]):
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
-                ready, consumers = await _ensure_queue(
+                found = await ensure_queue(
                     connection, source, spare=self._spare(self._ends.source, connection), key="src-predeclared"
                 )
+                if self._place is not None:
+                    await self._begin_stream(self._place, connection, is_new=found.was_missing)
+                    return None
                 if not memory.until.is_counting:
-                    memory.others = consumers
-                if not must_wait or consumers <= memory.others:
-                    return ready
+                    memory.others = found.consumers
+                if not must_wait or found.consumers <= memory.others:
+                    return found.messages
                 if self._loop.time() >= deadline:
                     return None
                 await asyncio.sleep(BETWEEN_LOOKS)
+
+    async def _begin_stream(self, place: StreamPlace, connection: Connection, *, is_new: bool) -> None:
+        spare = self._spare(self._ends.source, connection)
+        self._arguments = await place.begin(connection, self._arguments, is_new=is_new, spare=spare)
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
@@ -239,14 +280,16 @@ class ShovelSession(Session[RunnableShovel]):
             queue,
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
             self._runnable.kind.destination(self._link),
-            arguments=settings.consumer_arguments,
+            arguments=self._arguments,
             ack_mode=ack_mode(settings),
-            prefetch=settings.prefetch_count or None,
+            # Another prefetch needs another consumer, and what is on its way to the first would come twice.
+            prefetch=settings.prefetch_count or (None if self._place is None else prefetch.NEAR),
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
-            is_quorum=isinstance(self._link.shovel.source, QueueSource),
+            is_quorum=isinstance(self._link.shovel.source, QueueSource) and self._place is None,
             limit=self._memory.until.remaining,
             quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
+            offsets=None if self._place is None else self._place.new_offsets(),
         )
 
 
@@ -258,46 +301,22 @@ def _is_quorum(source: ShovelSource) -> bool | None:
     return True if isinstance(source, QueueSource) and source.is_quorum else None
 
 
-async def _ensure_queue(
-    connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener, key: str
-) -> tuple[int, int]:
-    """Ensure a queue; return the numbers of its ready messages and of its consumers.
-
-    One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
-    refusal with a long name: those are asked on a `spare` one.
-
-    `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
-    """
-    queue = wanted.queue
-    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
-    if isinstance(found, ChannelClosedError):
-        if found.code != NOT_FOUND:
-            raise refusal(connection, f"looking for queue {queue!r}", found)
-        if wanted.is_predeclared:
-            raise TransientError(
-                f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
-                f"exists: declare it, or leave out {key}; the shovel waits for it"
-            ) from found
-        found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
-        if isinstance(found, ChannelClosedError):
-            raise refusal(connection, f"declaring queue {queue!r}", found)
-    return found["messages"], found["consumers"]
-
-
 async def _unknown() -> None:
-    """The number of messages that wait where nothing shows it."""
+    """In place of the number of messages that wait, where nothing shows it: that of a stream counts all that it
+    keeps."""
 
 
 async def _ensure_address(
     connection: Connection, terminus: Terminus, place: AddressSource | AddressDestination
-) -> None:
-    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0. A missing queue of RabbitMQ 4 is
-    declared durable."""
+) -> bool:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0; return False if it can't be
+    asked. A missing queue of RabbitMQ 4 is declared durable."""
     answer = await ask_for_address(connection, terminus)
     if may_be_declared(connection, terminus, answer) and not place.is_predeclared:
         answer = await ask_for_address(connection, terminus, passive=False)
     if isinstance(answer, ChannelClosedError):
         raise address_refused(connection, terminus, answer)
+    return answer is not None
 
 
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
@@ -328,7 +347,7 @@ async def _ensure_destination(connection: Connection, destination: ShovelDestina
     """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
     channel."""
     if isinstance(destination, QueueDestination):
-        await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
+        await ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif isinstance(destination, ExchangeDestination) and destination.exchange:
         found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):

@@ -195,6 +195,24 @@ def test_what_is_no_performative_is_refused_by_name(body: str, wrong: str) -> No
         decode(bytes.fromhex(body))
 
 
+WRONG = {
+    "container_id": [Value("symbol", "x"), Value("map", ()), array_of("symbol", ["x"]), Value("binary", b"x")],
+    "max_frame_size": [Value("ulong", 1), Value("boolean", True), Value("map", ()), Value("symbol", "x")],
+    "offered_capabilities": [Value("string", "x"), array_of("string", ["x"]), Value("list", ()), Value("map", ())],
+    "properties": [Value("uint", 1), Value("list", ()), Value("symbol", "x"), array_of("symbol", ["x"])],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_field_has_its_type(name: str) -> None:
+    place = [rule.name for rule in p.OPEN.fields].index(name)
+    for value in WRONG[name]:
+        items = [encode(Value("string", "x")), *[encode(NULL)] * 9]
+        items[place] = encode(value)
+        with pytest.raises(CodecError, match=f"open.{name}: .*{value.type} in place of"):
+            decode(b"\x00\x53\x10" + encode_list(items))
+
+
 def test_keys_of_fields_are_symbols() -> None:
     with pytest.raises(CodecError, match="uint in place of a symbol"):
         decode(p.OPEN.encode(container_id="x", properties=Value("map", ((Value("uint", 1), NULL),))))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.fields import text
 from agent.core.model import (
     AddressDestination,
     AddressSource,
@@ -29,6 +30,8 @@ from agent.core.permissions import (
     needs_of,
     patterns_to_add,
 )
+from agent.core.rules.declarations import TYPE
+from agent.core.rules.names import stream_offset
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
 DOCUMENT = Path(__file__).parents[3] / "docs/permissions.md"
@@ -72,6 +75,16 @@ def test_the_document_lists_what_probes_need() -> None:
     assert {(is_source, permission, on.replace("probes ", "probes …")) for is_source, permission, on in more} | {
         (True, "write", "amq.default")  # the quarantine needs it, too
     } == rows("Probes")
+
+
+def test_the_document_lists_what_streams_need() -> None:
+    link = shovel_link(QueueSource("x", ((TYPE, text("stream")),)))
+    ends = needs_of(link, source_vhost="/", cluster="dc2", source_asks=False, destination_asks=False)
+    name = stream_offset(link.vhost, link.name, "dc2")
+    needed = [each for each in ends.source if each.why not in {QUARANTINE, "consuming"}]
+    assert not any(each.is_required for each in needed)
+    written = {(True, each.permission.value, each.on.replace(name, "federation-agent: offset of …")) for each in needed}
+    assert written == rows("Streams")
 
 
 def _written(need: Need, section: str) -> str:

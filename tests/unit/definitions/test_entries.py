@@ -379,6 +379,11 @@ def test_types_of_exchanges(tmp_path: Path, type_: str) -> None:
 
 ENDS = "src-uri: amqp://a, dest-uri: amqp://b"
 ARGUMENTS = (("a", fields.text("b")),)
+COUNTED = "messages of a stream can't be counted, as it takes none back: use src-delete-after-duration"
+NO_OFFSET = (
+    "x-stream-offset: expected first, last, next, an offset, a time such as 2026-11-26T08:00:00Z, or how long ago, "
+    "such as 12h"
+)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +407,33 @@ ARGUMENTS = (("a", fields.text("b")),)
         (
             f"{ENDS}, src-queue: q, delete-after: 10, ack-mode: no-ack",
             "a number of messages can't be counted with ack-mode: no-ack",
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: 1}}, ack-mode: no-ack",
+            "a stream is read with acknowledgements: use on-confirm or on-publish",
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-queue-args: {{x-queue-type: stream}}, src-delete-after: queue-length",
+            COUNTED,
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, delete-after: 5",
+            COUNTED,
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, lag-critical: 5m",
+            "warning: lag-critical does nothing for a stream: how much waits in one isn't known",
+        ),
+        (
+            f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
+            "x-stream-offset needs src-queue, a stream",
+        ),
+        *(
+            (
+                f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: {offset}}}",
+                NO_OFFSET,
+            )
+            for offset in ("oldest", "-1", "1.5", "true", "2026-11-26", "2026-13-26T08:00:00Z", "1969-01-01T00:00:00Z")
         ),
         (
             f"{ENDS}, src-queue: q, src-delete-after: always",
@@ -464,6 +496,22 @@ ARGUMENTS = (("a", fields.text("b")),)
 )
 def test_shovels(tmp_path: Path, keys: str, complaint: str) -> None:
     assert told(tmp_path, f"shovels: {{s: {{{keys}}}}}") == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        ("first", fields.text("first")),
+        ("12h", fields.text("12h")),
+        ("0", fields.long(0)),
+        ("2026-11-26T08:00:00Z", fields.Field("T", 1_795_680_000)),
+        ("2026-11-26 10:00:00.5+02:00", fields.Field("T", 1_795_680_000)),
+    ],
+)
+def test_where_a_shovel_begins_in_a_stream(tmp_path: Path, offset: str, expected: fields.Field) -> None:
+    found = shovel(tmp_path, f"src-queue: q, src-consumer-args: {{x-stream-offset: {offset}, a: b}}")
+    assert found.reads_stream
+    assert dict(found.settings.consumer_arguments) == {"a": fields.text("b"), "x-stream-offset": expected}
 
 
 def shovel(directory: Path, keys: str) -> Shovel:

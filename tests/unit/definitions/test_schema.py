@@ -91,6 +91,9 @@ GOOD: list[dict[str, Any]] = [
     {"upstreams": {"a": {"host": "h", "ssl-options": None}}},
     {"upstreams": {"a": {"uri": ["AMQPS://h", "${env:SCHEME}://h"], "exchange": "${env:" + "X" * 300 + "}"}}},
     {"agent": {"http": {"listen": "${env:LISTEN}", "token": "${file:token}"}, "stall-after": 1.5}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": {"site": "eu", "n": {"m": [1]}}, "remove-headers": ["a*"]}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"messages": 10, "bytes": 1}, "set-headers": None}}},
+    {"upstream-sets": {"s": [{"upstream": "a", "rate-limit": "off"}]}, "upstreams": {"a": {"uri": "amqp://h"}}},
 ]
 BAD: list[dict[str, Any]] = [
     {"upstream": {}},
@@ -131,6 +134,12 @@ BAD: list[dict[str, Any]] = [
     {"policies": {"p": {"pattern": "x", "apply-to": "streams", "definition": {"federation-upstream-set": "all"}}}},
     {"downstream": {}},
     {"definitions": {"files": [1]}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"message": 1}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"bytes": 0}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "remove-headers": "a"}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": ["a"]}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": {str(number): 1 for number in range(21)}}}},
 ]
 
 

@@ -179,6 +179,7 @@ class Link:
         limit: int | None = None,
         held: HeldBuffers | None = None,
         give_up_after: float | None = None,
+        instead_of_return: Callable[[], None] | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -194,6 +195,7 @@ class Link:
             held=held or HeldBuffers(0, Room(0)),
             returns_are_counted=returns_are_counted,
             give_up_after=give_up_after,
+            instead_of_return=instead_of_return,
             later=clock.later,
             clock=clock,
         )

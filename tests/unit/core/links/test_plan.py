@@ -140,6 +140,17 @@ def test_a_shovel_declares_its_queue_unless_that_is_predeclared() -> None:
     assert (refused.outlook, refused.reason.partition(" is")[0]) == (Outlook.BACKOFF, "queue 'q'")
 
 
+def test_a_shovel_from_a_stream_has_a_queue_for_its_place() -> None:
+    shovel = shovel_link(QueueSource("q", (("x-queue-type", fields.text("stream")),)))
+    place = "federation-agent: offset of //s -> down"
+    missing = plan.plan_link(shovel, Sight(BROKER, UP), downstream()).actions
+    assert told(missing) == [(Verb.CREATE, "queue", "q"), (Verb.CREATE, "queue", place)]
+    assert dict(missing[1].arguments) == {"x-queue-type": fields.text("quorum"), "x-max-length": fields.long(1)}
+    seen = Seen(queue=QueueSeen(3, 1), remembers_offset=True)
+    found = plan.plan_link(shovel, Sight(BROKER, UP, seen), downstream()).actions
+    assert told(found) == [(Verb.KEEP, "queue", "q"), (Verb.KEEP, "queue", place)]
+
+
 def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
     shovel = shovel_link(ExchangeSource("x", "k"))
     planned = plan.plan_link(shovel, Sight(BROKER, UP, Seen(exchange_exists=True)), downstream())
