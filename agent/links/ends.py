@@ -8,7 +8,6 @@ from typing import Final
 
 from agent.amqp.connect import Connection, Wired, plain
 from agent.amqp10.terminus import Terminus
-from agent.amqp10.translator import translated
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import AddressDestination, AddressSource, Link, Shovel, ShovelLink, ShovelPlace
 from agent.core.rules import names
@@ -84,7 +83,11 @@ def terminus_of(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
 
 def wired(terminus: Terminus | None, name: str) -> Wired:
     """Makes connections by the protocol of an end; the broker shows them as `name`."""
-    return plain if terminus is None else translated(terminus, name)
+    if terminus is None:
+        return plain
+    from agent.amqp10.translator import translated  # noqa: PLC0415 - few agents need it, and all would start later
+
+    return translated(terminus, name)
 
 
 def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:

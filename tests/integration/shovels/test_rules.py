@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
 from tests.lab.user_program import depth, messages, numbered
@@ -34,11 +35,16 @@ def test_a_limit_is_kept(agent_of: AgentOf, here: Site, there: Site, ack_mode: s
     here.queue(name="dest")
     begun = time.monotonic()
     agent = running(agent_of(here.node), here, shovel(there, here, ack_mode=ack_mode, rate_limit=limit))
-    [link] = ask(agent, "/api/links")
-    assert (link["status"], link["limited"]) == ("running", True)
+    eventually(lambda: limited(agent), what="it is shown")
     assert here.take(6 * RATE, queue="dest") == bodies
     if ack_mode == "on-confirm":  # without acknowledgements one read may bring all of them
         assert 4 < time.monotonic() - begun < 12
+
+
+def limited(agent: Agent) -> bool:
+    [link] = ask(agent, "/api/links")
+    assert link["status"] == "running"
+    return bool(link["limited"])
 
 
 def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
