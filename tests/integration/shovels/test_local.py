@@ -16,6 +16,7 @@ from tests.integration.shovels.test_amqp10 import IN_CORE, Amqp10
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import consumers, depth, messages, numbered, times
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 NOWHERE: Final = "amqp://nobody:wrong@nowhere.invalid"
 RELEASES: Final = ("here", pytest.param(IN_CORE, marks=pytest.mark.versions))
@@ -42,7 +43,7 @@ def spare(own: Site) -> Iterator[Site]:
         yield Site(own.node, made)
 
 
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+@pytest.mark.parametrize("ack_mode", ["on-confirm", thorough("on-publish"), thorough("no-ack")])
 def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str) -> None:
     """Both queues are declared; host and user of the URI are nobody's."""
     definition = local("src", own, "src") | local("dest", spare, "dest")
