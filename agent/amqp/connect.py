@@ -77,6 +77,11 @@ class Server:
         """True if a message that is returned by basic.nack doesn't count against the limit of `limits_deliveries`."""
         return self._is_rabbitmq_since(4, 3)
 
+    @property
+    def shows_queues(self) -> bool:
+        """True if it also shows by AMQP 1.0 how many messages wait in a queue, and declares one."""
+        return self._is_rabbitmq_since(4, 0)
+
     def _is_rabbitmq_since(self, *release: int) -> bool:
         found = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
         return self.product == "RabbitMQ" and found >= release
@@ -108,12 +113,14 @@ def _name(text: str | None) -> str | None:
 class Connection:
     """An open connection. Use it with `async with`, or close it."""
 
-    def __init__(self, uri: AmqpUri, wire: WireConnection, terms: Terms) -> None:
+    def __init__(self, uri: AmqpUri, wire: WireConnection, terms: Terms, *, takes_secrets: bool = True) -> None:
+        """`takes_secrets`: the broker may be given another token while the connection is open."""
         self.uri = uri
         self.wire = wire
         self.where = terms.where
         self.vhost = terms.vhost
         self._user = terms.user
+        self._takes_secrets = takes_secrets
         self.server = Server.read(wire.server_properties)
         self._listeners: list[Callable[[str | None], None]] = []
         wire.on_blocked = self._tell_blocked
@@ -177,7 +184,7 @@ class Connection:
         """Use `uri`, which has another password, from now on. The broker gets the password only if it is a token that
         expires: brokers end what was opened with an expired token, and check other passwords at login only."""
         self.uri = uri
-        if uri.password is not None and token_expiry(uri.password.reveal()) is not None:
+        if self._takes_secrets and uri.password is not None and token_expiry(uri.password.reveal()) is not None:
             tasks.once("renew a token", self._send(uri.password))
 
     async def _send(self, token: Secret) -> None:
@@ -233,6 +240,15 @@ class LastHeard:
         return shown.strftime("%H:%M:%S" if ago < _DAY else "%Y-%m-%d %H:%M:%S")
 
 
+Wired = Callable[[AmqpUri, Terms], tuple[WireConnection, asyncio.BaseProtocol]]
+"""Makes a connection, and the protocol of its socket: the connection itself, or what translates for it."""
+
+
+def plain(_: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+    wire = WireConnection(terms)
+    return wire, wire
+
+
 async def connect(
     uri: AmqpUri,
     *,
@@ -241,10 +257,12 @@ async def connect(
     default_vhost: str = "/",
     within: float | None = None,
     heard: LastHeard | None = None,
+    wired: Wired = plain,
 ) -> Connection:
     """Connect to one endpoint. Errors start with `where` ("upstream origin"), and the broker shows `name`. `within` is
     in seconds, for all steps together, and defaults to the URI's connection_timeout. If neither is given, each step has
-    its own limit, too. `heard` holds when other connections of this process last heard from their brokers."""
+    its own limit, too. `heard` holds when other connections of this process last heard from their brokers. `wired`
+    makes the connection, for another protocol than AMQP 0-9-1."""
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
@@ -257,7 +275,7 @@ async def connect(
     hanging: set[str] = set()
     try:
         async with asyncio.timeout(seconds):
-            wire = await _open_socket(uri, terms, step, within=seconds, hanging=hanging)
+            wire = await _open_socket(uri, terms, step, wired, within=seconds, hanging=hanging)
             async with asyncio.timeout(step):
                 await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
@@ -269,7 +287,7 @@ async def connect(
             raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
-        if wire is None or error is not _end_of(wire):
+        if wire is None or error is not _end_of(wire) or isinstance(error, PermanentError):  # which says all itself
             raise
         raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:
@@ -277,7 +295,7 @@ async def connect(
             wire.abort(TransientError(f"{terms.where}: given up"))
     wire.explain = lambda error: _lost(error, terms)
     heard.follow(wire, address)
-    return Connection(uri, wire, terms)
+    return Connection(uri, wire, terms, takes_secrets=wired is plain)  # AMQP 1.0 has no method for that
 
 
 def _silent(heard: LastHeard, address: tuple[str, int], began: float, seconds: float) -> str:
@@ -311,12 +329,15 @@ async def connect_any(
     default_vhost: str = "/",
     within: float | None = None,
     heard: LastHeard | None = None,
+    wired: Wired = plain,
 ) -> Connection:
     """Connect to the first endpoint that accepts the login, in the given order."""
     failures: list[BrokerError] = []
     for uri in uris:
         try:
-            return await connect(uri, where=where, name=name, default_vhost=default_vhost, within=within, heard=heard)
+            return await connect(
+                uri, where=where, name=name, default_vhost=default_vhost, within=within, heard=heard, wired=wired
+            )
         except BrokerError as error:
             failures.append(error)
     if len(failures) == 1:
@@ -354,29 +375,35 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
     )
 
 
-async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float, hanging: set[str]) -> WireConnection:
+async def _open_socket(
+    uri: AmqpUri, terms: Terms, step: float, wired: Wired, *, within: float, hanging: set[str]
+) -> WireConnection:
     """Open a connection at the first address of the host that answers. Addresses that accept TCP connections and don't
     finish TLS are in `hanging`."""
     until = asyncio.get_running_loop().time() + within
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     addresses = await addresses_of(uri.connect_host)
     return await first_to_answer(
-        addresses, lambda address: _open_at(address, uri, terms, context, hanging=hanging), step=step, until=until
+        addresses,
+        lambda address: _open_at(address, uri, terms, context, wired, hanging=hanging),
+        step=step,
+        until=until,
     )
 
 
 async def _open_at(
-    address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None, *, hanging: set[str]
+    address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None, wired: Wired, *, hanging: set[str]
 ) -> WireConnection:
     loop = asyncio.get_running_loop()
+    wire, protocol = wired(uri, terms)
     if uri.tls is None or context is None:
-        _, wire = await loop.create_connection(lambda: WireConnection(terms), address, uri.connect_port)
+        await loop.create_connection(lambda: protocol, address, uri.connect_port)
         return wire
     reached = await _reach(address, uri.connect_port)
     hanging.add(address)
     try:
-        _, wire = await loop.create_connection(
-            lambda: WireConnection(terms),
+        await loop.create_connection(
+            lambda: protocol,
             sock=reached,
             ssl=context,
             server_hostname=server_name(uri.tls, uri.connect_host),

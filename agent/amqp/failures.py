@@ -56,6 +56,8 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
             is_tls = error.begin.startswith(_TLS_ALERT)
             facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
             return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}", facts=facts)
+        case PermanentError():
+            return PermanentError(str(error))
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on need {FRAME_MAX_SINCE_4_1} or more"
             return PermanentError(f"{where}: connection closed on frame_max={terms.frame_max}: {least}")

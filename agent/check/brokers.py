@@ -9,23 +9,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent.amqp.connect import Connection, connect, connect_any
 from agent.amqp.declares import ObjectFound, Presence, probe
-from agent.check.context import DEFAULT_VHOST, Attempt, BrokerFacts, CheckContext, Endpoint, Expiring, is_by_certificate
+from agent.amqp10.terminus import Terminus
+from agent.check.context import (
+    DEFAULT_VHOST,
+    SOURCE,
+    Attempt,
+    BrokerFacts,
+    CheckContext,
+    Endpoint,
+    Expiring,
+    is_by_certificate,
+)
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
 from agent.core import fields
 from agent.core.addresses.expiry import certificate_expiry, token_expiry
+from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import ExchangeLink
+from agent.core.links.plan import Outlook
+from agent.core.model import ExchangeLink, ShovelLink
 from agent.core.permissions import EVENTS
 from agent.core.status.advice import CLEARING, advice
 from agent.core.text.quantities import listed
 from agent.errors import BrokerError, FailureKind
-from agent.links.ends import DOWNSTREAM
+from agent.links.ends import DOWNSTREAM, terminus_of, wired
 from agent.management.answers import NodeAnswer
 from agent.network import read_certificates
 
@@ -54,12 +67,24 @@ async def try_all(endpoints: Iterable[Endpoint]) -> list[Attempt]:
 
 async def _try(endpoint: Endpoint, uri: AmqpUri) -> Attempt:
     where, vhost = endpoint.where, endpoint.default_vhost
+    # Any address would do: nothing attaches to it here.
+    terminus = Terminus("", is_source=where == SOURCE) if endpoint.is_amqp10 else None
     try:
-        connection = await connect(uri, where=where, name=CONNECTION_NAME, default_vhost=vhost, within=PATIENCE)
+        connection = await connect(
+            uri,
+            where=where,
+            name=CONNECTION_NAME,
+            default_vhost=vhost,
+            within=PATIENCE,
+            wired=wired(terminus, CONNECTION_NAME),
+        )
     except BrokerError as error:
         return Attempt(endpoint, uri, error=error)
     async with connection:
-        return Attempt(endpoint, uri, await _facts(connection, uri))
+        facts = await _facts(connection, uri)
+        # A message's headers may take several frames of AMQP 1.0.
+        is_any_frame = terminus is not None and not terminus.is_source
+        return Attempt(endpoint, uri, replace(facts, frame_max=0) if is_any_frame else facts)
 
 
 async def _facts(connection: Connection, uri: AmqpUri) -> BrokerFacts:
@@ -70,6 +95,7 @@ async def _facts(connection: Connection, uri: AmqpUri) -> BrokerFacts:
         user="" if is_by_certificate(uri) else uri.login[0],
         version=server.version,
         cluster=server.cluster_name,
+        product=server.product,
         frame_max=connection.wire.frame_max,
         channel_max=connection.wire.channel_max,
         limits_deliveries=server.limits_deliveries,
@@ -122,23 +148,24 @@ def judge_broker(broker: BrokerFacts, now: float) -> Iterator[Finding]:
         yield Finding.note(Topic.RELEASE, broker.where, "the broker doesn't show its release")
 
 
-def judge_pair(source: BrokerFacts, destination: BrokerFacts) -> Iterator[Finding]:
-    """Judge the limits of two brokers that a link connects."""
+def judge_pair(source: BrokerFacts, destination: BrokerFacts, *, has_quarantine: bool = True) -> Iterator[Finding]:
+    """Judge the limits of two brokers that a link connects. `has_quarantine`: beside the source."""
     where = f"{source.where} → {destination.where}"
+    kept = "go to the quarantine" if has_quarantine else "stay at the source"
     if destination.frame_max and (not source.frame_max or destination.frame_max < source.frame_max):
         yield Finding.note(
             Topic.LIMITS,
             where,
             f"frames of {destination.frame_max} bytes at the destination, {source.frame_max or 'any number of'} at the "
-            "source: headers that fit no frame go to the quarantine",
+            f"source: headers that fit no frame {kept}",
         )
     before, after = _max_message_mib(source), _max_message_mib(destination)
-    if after < before:
+    if after < before and source.is_rabbitmq:
         yield Finding.note(
             Topic.LIMITS,
             where,
             f"by default the destination ({destination.version}) takes messages of up to {after} MiB, the "
-            f"source ({source.version}) of up to {before} MiB: larger ones go to the quarantine. Brokers don't "
+            f"source ({source.version}) of up to {before} MiB: larger ones {kept}. Brokers don't "
             "show their max_message_size",
             "set max_message_size of the destination to that of the source",
         )
@@ -147,6 +174,23 @@ def judge_pair(source: BrokerFacts, destination: BrokerFacts) -> Iterator[Findin
 def _max_message_mib(broker: BrokerFacts) -> int:
     """The default of max_message_size: 128 MiB, and 16 MiB since 4.0."""
     return 16 if broker.limits_deliveries else 128
+
+
+def judge_addresses(context: CheckContext) -> Iterator[Finding]:
+    """Find addresses in the form of RabbitMQ before 4.0 that a later one still takes, as it may be configured to."""
+    for each in context.links:
+        if each.planned.outlook is not Outlook.RUN or not isinstance(each.link, ShovelLink):
+            continue  # where the address stops the link, that shows the other form
+        shovel = each.link.shovel
+        for place, endpoint in ((shovel.source, each.source), (shovel.destination, each.destination)):
+            terminus, broker = terminus_of(shovel, place), context.broker(endpoint)
+            found = None if terminus is None else addressed(terminus.address)
+            if terminus is None or broker is None or found is None or not (found.is_old and broker.limits_deliveries):
+                continue
+            other = in_other_form(terminus.address, is_source=terminus.is_source, since_4_0=True)
+            message = f"address {terminus.address!r} is in the form of releases before 4.0, which is deprecated"
+            fix = f"write {other!r}" if other else "write '/queues/NAME' of a queue that is bound to the exchange"
+            yield Finding.warning(Topic.RELEASE, broker.where, message, fix, (each.label,))
 
 
 def judge_clock(where: str, difference: float) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Final
 
 from agent.check.brokers import (
+    judge_addresses,
     judge_alarms,
     judge_alternate_exchanges,
     judge_broker,
@@ -32,6 +33,7 @@ from agent.check.permissions import (
     judge_tags,
     judge_topic_permissions,
 )
+from agent.check.protocols import judge_protocols
 from agent.check.queues import judge_queues
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.links.plan import Outlook
@@ -95,6 +97,7 @@ class _Check:
         self._findings += _judge_pairs(context)
         if found is not None:
             self._findings += await _all(_judge_links(context, found, attempts, accounts))
+            self._findings += judge_addresses(context)
             self._findings += await judge_loops(context)
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
@@ -159,6 +162,7 @@ class _Check:
             judge_event_exchange(context),
             judge_alternate_exchanges(context),
             judge_queues(context, {} if found is None else found.bindings),
+            judge_protocols(context),
             *(_judge_clock_of(api) for api in context.apis.all),
         ]
         if context.apis.own is not None:
@@ -226,10 +230,10 @@ async def _judge_unreachable(
 
 
 def _judge_pairs(context: CheckContext) -> Iterator[Finding]:
-    for each in dict.fromkeys((each.source, each.destination) for each in context.links):
-        source, destination = map(context.broker, each)
+    for ends in dict.fromkeys((each.source, each.destination) for each in context.links):
+        source, destination = map(context.broker, ends)
         if source is not None and destination is not None:
-            yield from judge_pair(source, destination)
+            yield from judge_pair(source, destination, has_quarantine=not ends[0].is_amqp10)
 
 
 def stopped_links(context: CheckContext, attempts: Iterable[Attempt]) -> list[LinkEnds]:

@@ -10,13 +10,14 @@ from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.plan import PlannedLink
-from agent.core.model import Definitions, Link, ShovelLink
+from agent.core.model import AddressDestination, AddressSource, Definitions, Link, Shovel, ShovelLink, ShovelPlace
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM, reachable
 
 SOURCE: Final = "shovel source"
 DESTINATION: Final = "shovel destination"
 DEFAULT_VHOST: Final = "/"
+RABBITMQ: Final = "RabbitMQ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Endpoint:
     default_vhost: str
     uris: tuple[AmqpUri, ...]
     upstream: str = ""  # the name of the upstream, where the role is one
+    is_amqp10: bool = False  # the agent speaks AMQP 1.0 with it
 
     @property
     def accounts(self) -> tuple[tuple[str, str], ...]:
@@ -83,12 +85,17 @@ class BrokerFacts:
     cluster: str | None
     frame_max: int
     channel_max: int
+    product: str = RABBITMQ
     limits_deliveries: bool = False
     asks_for_configure: bool = False
     is_encrypted: bool = False
     is_verified: bool = False
     certificates: tuple[Expiring, ...] = ()
     blocked: str | None = None
+
+    @property
+    def is_rabbitmq(self) -> bool:
+        return self.product == RABBITMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +120,18 @@ def upstream(name: str, vhost: str, uris: Sequence[AmqpUri], downstream: Sequenc
     return Endpoint(f"upstream {name}", vhost, reachable(uris, vhost, downstream), name)
 
 
-def shovel_end(where: str, uris: Sequence[AmqpUri], downstream: Sequence[AmqpUri]) -> Endpoint:
-    return Endpoint(where, DEFAULT_VHOST, reachable(uris, DEFAULT_VHOST, downstream))
+def shovel_endpoints(shovel: Shovel, downstream: Sequence[AmqpUri]) -> tuple[Endpoint, Endpoint]:
+    """The source and the destination."""
+
+    def end(where: str, uris: Sequence[AmqpUri], place: ShovelPlace) -> Endpoint:
+        reached = reachable(uris, DEFAULT_VHOST, downstream)
+        is_amqp10 = isinstance(place, AddressSource | AddressDestination)
+        return Endpoint(where, DEFAULT_VHOST, reached, is_amqp10=is_amqp10)
+
+    return (
+        end(SOURCE, shovel.source_uris, shovel.source),
+        end(DESTINATION, shovel.destination_uris, shovel.destination),
+    )
 
 
 def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
@@ -124,8 +141,7 @@ def downstream_in(vhost: str, downstream: Sequence[AmqpUri]) -> Endpoint:
 def ends_of(planned: PlannedLink, downstream: Sequence[AmqpUri]) -> LinkEnds:
     link = planned.link
     if isinstance(link, ShovelLink):
-        source = shovel_end(SOURCE, link.shovel.source_uris, downstream)
-        return LinkEnds(planned, source, shovel_end(DESTINATION, link.shovel.destination_uris, downstream))
+        return LinkEnds(planned, *shovel_endpoints(link.shovel, downstream))
     source = upstream(link.upstream, link.vhost, link.uris, downstream)
     return LinkEnds(planned, source, downstream_in(link.vhost, downstream))
 
@@ -140,8 +156,7 @@ def endpoints_of(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Ite
         for each in found.upstreams.values():
             yield upstream(each.name, vhost, each.uris, downstream)
         for shovel in found.shovels.values():
-            yield shovel_end(SOURCE, shovel.source_uris, downstream)
-            yield shovel_end(DESTINATION, shovel.destination_uris, downstream)
+            yield from shovel_endpoints(shovel, downstream)
 
 
 def is_by_certificate(uri: AmqpUri) -> bool:

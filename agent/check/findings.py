@@ -28,6 +28,7 @@ class Topic(StrEnum):
     ALTERNATE = "alternate exchange"
     LOOP = "loop"
     DEFINITIONS = "definitions"
+    PROTOCOL = "protocol"
     LINK = "link"
     DELIVERY = "delivery"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -127,6 +128,11 @@ class BrokerApi:
     async def fresh_bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
         """Asked again each time; raises BrokerError."""
         return await self._client.bindings_from(vhost, exchange)
+
+    @_once("connections to vhost {!r}")
+    async def protocols(self, vhost: str) -> Counter[str]:
+        """The number of connections by protocol."""
+        return Counter(str(each.get("protocol")) for each in await self._client.connections(vhost))
 
     @_once("alarms of its nodes")
     async def running_nodes(self) -> list[NodeAnswer]:

@@ -10,7 +10,16 @@ from typing import Final
 
 from agent.check.context import BrokerFacts, CheckContext, LinkEnds
 from agent.check.findings import Finding, Topic
-from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, QueueLink, ShovelPlace
+from agent.core.addresses.rabbitmq_address import node_at
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeDestination,
+    ExchangeLink,
+    ExchangeSource,
+    QueueLink,
+    ShovelPlace,
+)
 from agent.core.topology.findings import repeated
 from agent.core.topology.graph import CarrierEnd, Graph, Hop, Node, TooManyCopiesError
 
@@ -50,6 +59,8 @@ def _transfer(each: LinkEnds, context: CheckContext) -> Transfer | None:
 
 
 def _place(broker: BrokerFacts, place: ShovelPlace) -> CarrierEnd | None:
+    if isinstance(place, AddressSource | AddressDestination):
+        return _end(broker, *node_at(place.address))
     if isinstance(place, ExchangeSource | ExchangeDestination):
         return None if place.exchange is None else _end(broker, "exchange", place.exchange)
     return _end(broker, "queue", place.queue)

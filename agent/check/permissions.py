@@ -22,9 +22,18 @@ from agent.check.context import (
 )
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
+from agent.core.addresses.rabbitmq_address import addressed
 from agent.core.links.plan import Outlook
 from agent.core.links.upstream_steps import Verb
-from agent.core.model import ExchangeLink, ShovelLink
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeLink,
+    QueueDestination,
+    QueueSource,
+    ShovelLink,
+    ShovelPlace,
+)
 from agent.core.permissions import (
     Grant,
     Need,
@@ -131,12 +140,26 @@ def _needs(each: LinkEnds, context: CheckContext) -> Iterator[tuple[Endpoint, tu
     there: str | None = link.remote_name
     here: str | None = None
     if isinstance(link, ShovelLink):
-        there, here = link.shovel.source.keys.get("src-queue"), link.shovel.destination.keys.get("dest-queue")
+        there, here = _queue_at(link.shovel.source), _queue_at(link.shovel.destination)
     missing = {action.name for action in each.planned.actions if action.verb is Verb.CREATE}
     is_unseen = each.planned.outlook in {Outlook.BACKOFF, Outlook.INVALID}
     for endpoint, needs, name in ((each.source, ends.source, there), (each.destination, ends.destination, here)):
+        if (broker := context.broker(endpoint)) is not None and not broker.is_rabbitmq:
+            yield endpoint, (), ()
+            continue
         declaring = (Need(Permission.CONFIGURE, name, "declaring it, as it is missing"),) if name else ()
         yield endpoint, (*needs, *(declaring if name in missing else ())), declaring if is_unseen else ()
+
+
+def _queue_at(place: ShovelPlace) -> str | None:
+    """The queue at one end of a shovel, which the shovel may declare."""
+    match place:
+        case QueueSource(queue) | QueueDestination(queue):
+            return queue
+        case AddressSource(address) | AddressDestination(address):
+            found = addressed(address)
+            return found.name if found is not None and found.kind == "queue" and not found.is_old else None
+    return None
 
 
 async def judge_permissions(
@@ -145,7 +168,7 @@ async def judge_permissions(
     """Not of accounts that the broker refuses, which is reported, and comes first."""
     for account in accounts:
         errors = _errors(account, attempts)
-        if any(isinstance(each, PermanentError) for each in errors):
+        if not account.needs or any(isinstance(each, PermanentError) for each in errors):
             continue
         api = context.apis.of(account.endpoint)
         grants = None if api is None else await api.grants(account.user)

@@ -113,6 +113,7 @@ async def _judge(
         if not is_source:
             found += _judge_destination(broker.where, vhost.name, queue, effective)
             continue
+        found += judge_stream(broker.where, vhost.name, queue, link)
         if isinstance(link, ExchangeLink):
             found += _judge_own(broker.where, vhost.name, queue, effective, is_probed=link.settings.probe is not None)
         if policies is not None and operators is not None:  # else that is reported, and none can be advised to change
@@ -192,6 +193,19 @@ def _judge_destination(where: str, vhost: str, queue: PolicyTarget, effective: E
             f"{effective.sources[bounds[0]]}): links that publish to it wait then, and messages collect upstream",
             "raise the limit, or watch the queue's length",
         )
+
+
+def judge_stream(where: str, vhost: str, queue: PolicyTarget, link: Link) -> Iterator[Finding]:
+    """The queue that a link consumes from, where it may be a stream."""
+    if queue.type != "stream" or (isinstance(link, ShovelLink) and link.shovel.reads_stream):
+        return
+    about, labels = f"queue {queue.name!r} in vhost {vhost!r} is a stream", (f"{link.vhost}/{link.name}",)
+    if isinstance(link, ShovelLink):
+        message = f"{about}, and the shovel doesn't say so: after each lost connection it misses what came meanwhile"
+        yield Finding.error(Topic.LINK, where, message, "add x-stream-offset to its src-consumer-args", labels)
+    elif isinstance(link, QueueLink):
+        message = f"{about}, and a queue link moves messages, which a stream never gives away"
+        yield Finding.error(Topic.LINK, where, message, "copy it by a shovel with x-stream-offset", labels)
 
 
 def judge_delivery_limit(

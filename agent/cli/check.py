@@ -93,10 +93,11 @@ def _worked(attempts: Sequence[Attempt]) -> Iterator[str]:
         if each.broker is not None:
             broker = each.broker
             user = f"user {broker.user!r}" if broker.user else "client certificate"
+            protocol = ", AMQP 1.0" if each.endpoint.is_amqp10 else ""
             tls = "" if not broker.is_encrypted else ", TLS" + ("" if broker.is_verified else " without verification")
             yield (
-                f"{each.where}: RabbitMQ {broker.version or 'of unknown release'}, cluster {broker.cluster!r}, vhost "
-                f"{broker.vhost!r}, {user}{tls}"
+                f"{each.where}: {broker.product} {broker.version or 'of unknown release'}, cluster {broker.cluster!r}, "
+                f"vhost {broker.vhost!r}, {user}{protocol}{tls}"
             )
 
 

@@ -17,6 +17,7 @@ from agent.cli.link_table import in_order, render
 from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
+from agent.core.links.rate_limit import RateLimit
 from agent.core.status.advice import DELETED
 from agent.core.text.printable import printable
 from agent.core.text.quantities import age, counted, in_full, in_words
@@ -206,6 +207,8 @@ def _value(link: Link, key: str, now: float) -> str:
         return f"not known now; last known {link['backlog_last']:,}, {_age(link['backlog_last_at'], now)} ago"
     if key == "lag_critical" and value is not None:
         return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
+    if key == "rate_limit" and value is not None:
+        return str(RateLimit(value["messages"], value["bytes"]))
     if key.endswith("_seconds") and value is not None:
         return in_full(value)
     if isinstance(value, int) and not isinstance(value, bool):

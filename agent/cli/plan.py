@@ -166,10 +166,18 @@ def _action_as_json(action: Action) -> dict[str, Any]:
 
 
 def _settings_as_json(link: Link) -> dict[str, Any]:
-    """By the keys of an upstream, with every default filled in; a shovel has none of them, so all are the defaults."""
+    """By the keys of an upstream, with every default filled in; of them a shovel has only its rules, so all others are
+    the defaults."""
     settings = LinkSettings() if isinstance(link, ShovelLink) else link.settings
     found = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
-    return {**found, "prefetch-count": found["prefetch-count"] or "auto"}
+    rules, limit = link.settings, link.settings.rate_limit
+    return {
+        **found,
+        "prefetch-count": found["prefetch-count"] or "auto",
+        "set-headers": fields.table_to_json(rules.set_headers),
+        "remove-headers": list(rules.remove_headers),
+        "rate-limit": None if limit is None else asdict(limit),
+    }
 
 
 def _link_as_json(planned: PlannedLink) -> dict[str, Any]:

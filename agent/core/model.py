@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from agent.core import fields
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.core.links.lag import LagCritical
+from agent.core.links.rate_limit import RateLimit
 from agent.errors import Place
+
+STREAM_OFFSET: Final = "x-stream-offset"
+"""The consumer argument that says where to begin in a stream, and the header of what a stream delivers."""
 
 
 class LinkKind(StrEnum):
@@ -90,6 +94,9 @@ class LinkSettings:
     quarantine_after: float | None = 600.0
     probe: float | None = None
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,11 @@ class QueueSource(_ShovelQueue):
         return fields.get(self.arguments, "x-queue-type") == fields.text("quorum")
 
     @property
+    def is_stream(self) -> bool:
+        """True if the arguments say that it is a stream."""
+        return fields.get(self.arguments, "x-queue-type") == fields.text("stream")
+
+    @property
     def keys(self) -> Mapping[str, str]:
         """The name of the object, by the keys of a shovel's definition; the same for all ends."""
         return {"src-queue": self.queue}
@@ -228,7 +240,39 @@ class ExchangeDestination:
         return name if self.routing_key is None else f"{name}, key {self.routing_key}"
 
 
-ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """An address of AMQP 1.0, as its broker spells them. A queue of RabbitMQ 4 that is missing is declared, unless it
+    is predeclared."""
+
+    address: str
+    is_predeclared: bool = False
+
+    def __str__(self) -> str:
+        return f"address {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSource(_Address):
+    """An address to read from by AMQP 1.0."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"src-address": self.address}
+
+
+@dataclass(frozen=True, slots=True)
+class AddressDestination(_Address):
+    """An address to write to by AMQP 1.0."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"dest-address": self.address}
+
+
+ShovelSource: TypeAlias = QueueSource | ExchangeSource | AddressSource
+ShovelDestination: TypeAlias = QueueDestination | ExchangeDestination | AddressDestination
+ShovelPlace: TypeAlias = ShovelSource | ShovelDestination
 """One end of a shovel."""
 
 
@@ -268,6 +312,9 @@ class ShovelSettings:
     reconnect_delay: float = 5.0
     quarantine_after: float | None = 600.0
     lag_critical: LagCritical | None = None
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +325,16 @@ class Shovel:
     source_uris: tuple[AmqpUri, ...]
     destination_uris: tuple[AmqpUri, ...]
     place: Place
-    source: QueueSource | ExchangeSource
-    destination: QueueDestination | ExchangeDestination = ExchangeDestination()
+    source: ShovelSource
+    destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
+
+    @property
+    def reads_stream(self) -> bool:
+        """True if the definition says that the source is a stream: nothing that AMQP shows of a queue does."""
+        source, arguments = self.source, self.settings.consumer_arguments
+        has_offset = fields.get(arguments, STREAM_OFFSET) is not None
+        return isinstance(source, QueueSource) and (source.is_stream or has_offset)
 
 
 @dataclass(frozen=True, slots=True)

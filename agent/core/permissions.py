@@ -12,8 +12,19 @@ from enum import StrEnum
 from shlex import quote
 from typing import Final
 
+from agent.core.addresses.rabbitmq_address import AddressedObject, addressed
 from agent.core.links.upstream_steps import upstream_queue_name
-from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, Link, QueueLink, QueueSource, ShovelLink
+from agent.core.model import (
+    AddressSource,
+    ExchangeDestination,
+    ExchangeLink,
+    ExchangeSource,
+    Link,
+    QueueDestination,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.rules import names
 from agent.core.rules.patterns import Pattern
 from agent.core.rules.quarantine import QUEUE as QUARANTINE
@@ -124,7 +135,11 @@ def needs_of(link: Link, *, source_vhost: str, cluster: str, source_asks: bool, 
             return LinkNeeds((consume, *look, *_quarantine()), tuple(_to_queue(link.name, asked=destination_asks)))
         case ShovelLink():
             return LinkNeeds(
-                (*_shovel_source(link, asked=source_asks), *_quarantine()),
+                (
+                    *_shovel_source(link, asked=source_asks),
+                    *_stream_place(link, cluster),
+                    *(() if isinstance(link.shovel.source, AddressSource) else _quarantine()),
+                ),
                 tuple(_shovel_destination(link, asked=destination_asks)),
             )
 
@@ -198,9 +213,37 @@ def _shovel_source(link: ShovelLink, *, asked: bool) -> Iterator[Need]:
         yield from _look(source.queue, "looking whether the queue exists", asked=asked)
         return
     if isinstance(source, ExchangeSource):
-        for permission in Permission:
-            yield Need(permission, GENERATED, "the shovel's own queue", is_prefix=True)
-        yield Need(Permission.READ, source.exchange or DEFAULT_EXCHANGE, "binding to the exchange")
+        yield from _own_queue(source.exchange)
+        return
+    found = addressed(source.address)
+    if found is None:
+        return
+    if found.kind == "exchange":  # before 4.0, by a queue for each link
+        yield from _own_queue(found.name)
+        return
+    yield Need(Permission.READ, found.name, "consuming")
+    yield from _declared(found)
+    yield from _look(found.name, "looking whether the queue exists", asked=asked and not found.is_old)
+
+
+def _own_queue(exchange: str) -> Iterator[Need]:
+    for permission in Permission:
+        yield Need(permission, GENERATED, "the shovel's own queue", is_prefix=True)
+    yield Need(Permission.READ, exchange or DEFAULT_EXCHANGE, "binding to the exchange")
+
+
+def _declared(found: AddressedObject) -> Iterator[Need]:
+    if found.is_declared:
+        yield Need(Permission.CONFIGURE, found.name, "declaring the queue, as its broker does for such an address")
+
+
+def _stream_place(link: ShovelLink, cluster: str) -> Iterator[Need]:
+    if not link.shovel.reads_stream:
+        return
+    why, queue = "remembering how far the stream is copied", names.stream_offset(link.vhost, link.name, cluster)
+    yield Need(Permission.CONFIGURE, queue, why, is_required=False)
+    yield Need(Permission.READ, queue, why, is_required=False)
+    yield Need(Permission.WRITE, DEFAULT_EXCHANGE, why, is_required=False)
 
 
 def _shovel_destination(link: ShovelLink, *, asked: bool) -> Iterator[Need]:
@@ -209,7 +252,14 @@ def _shovel_destination(link: ShovelLink, *, asked: bool) -> Iterator[Need]:
         if destination.exchange is not None:  # otherwise each message's own
             yield Need(Permission.WRITE, destination.exchange or DEFAULT_EXCHANGE, "publishing")
         return
-    yield from _to_queue(destination.queue, asked=asked)
+    if isinstance(destination, QueueDestination):
+        yield from _to_queue(destination.queue, asked=asked)
+        return
+    found = addressed(destination.address)
+    if found is not None:
+        exchange = found.name if found.kind == "exchange" else DEFAULT_EXCHANGE
+        yield Need(Permission.WRITE, exchange, "publishing")
+        yield from _declared(found)
 
 
 def grant_command(vhost: str, user: str, needs: Iterable[Need], present: Grant | None = None) -> str:

@@ -28,13 +28,14 @@ from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
 from agent.errors import BrokerError, Side, happening_on
-from agent.links.ends import End, Ends, federation_ends, timed
+from agent.links.ends import End, Ends, federation_ends, timed, wired
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
 from agent.tasks import GuardedTasks, UnexpectedErrors, gather_both
 
 QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
+OFFSETS: Final = names.AGENT_PREFIX + "remembering offsets"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 CHANGED_AT_ONCE: Final = 100
@@ -141,8 +142,14 @@ class Brokers:
         self, end: End, uris: Sequence[AmqpUri], *, name: str = "", publishes: bool = False
     ) -> Connection:
         """Connect; where nothing is published later, a broker answers whatever alarm it has."""
+        name = name or end.name
         connection = await connect_any(
-            uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost, heard=self._heard
+            uris,
+            where=end.where,
+            name=name,
+            default_vhost=end.default_vhost,
+            heard=self._heard,
+            wired=wired(end.terminus, name),
         )
         connection.wire.answers_while_blocked = not publishes
         connection.wire.permit = self.permit
@@ -177,6 +184,12 @@ class Brokers:
             (end, uri, None), lambda: self._connect(end, [self._timed(uri)], name=PROBES, publishes=True)
         )
 
+    async def remembering(self, end: End, uri: AmqpUri) -> Shared:
+        """A shared connection to publish offsets on: an alarm there holds up nothing else."""
+        return await self._probing.acquire(
+            (end, uri, OFFSETS), lambda: self._connect(end, [self._timed(uri)], name=OFFSETS, publishes=True)
+        )
+
     def sever(self, why: BrokerError) -> None:
         """End all connections of links at once: another agent of the group may run them."""
         for pool in (self._sources, self._destinations, self._controls, self._probing):
@@ -194,9 +207,9 @@ class Brokers:
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
     ) -> Callable[[PublishTracker], Capture] | None:
         """A function that creates the collector of messages for the quarantine beside their source, which they come
-        from on `up`. None if they come from the quarantine itself: they would go round for ever. `is_quorum`: as in
-        `Lane`."""
-        if options.queue == quarantine.QUEUE:
+        from on `up`. None if they come from the quarantine itself, as they would go round for ever, or from a broker
+        that is asked for AMQP 1.0, which has none. `is_quorum`: as in `Lane`."""
+        if options.queue == quarantine.QUEUE or source.terminus is not None:
             return None
 
         async def connect() -> Connection:
@@ -224,6 +237,7 @@ class Connections:
 
     def __init__(self, brokers: Brokers, on_blocked: Callable[[str | None], None]) -> None:
         self.down: Shared | None = None
+        self.reads_alone: str | None = None  # the link's id, if it shares the connection that it reads from with none
         self._brokers = brokers
         self._on_blocked = on_blocked
         self._up: Shared | None = None
@@ -255,6 +269,7 @@ class Connections:
         )
 
     async def from_source(self, source: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
+        dedicated = self.reads_alone or dedicated
         up = self._up = self._hold(await self._brokers.source(source, uri, dedicated=dedicated))
         return up
 

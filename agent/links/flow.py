@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Room
+from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.move_tracker import MoveTracker
 from agent.amqp.data.poison_check import PoisonCheck
@@ -16,16 +17,19 @@ from agent.amqp.data.probe import Probes
 from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Chooser, Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
+from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.core.links import prefetch
 from agent.core.links.poison_search import Watch
+from agent.core.links.rate_limit import RateLimit
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, DiscardDeliveries, is_consumed_by_another
 from agent.links.flow_options import FlowOptions, PathMemory
+from agent.links.throttle import Throttle
 from agent.links.window import Window
 
 SETTLE_PATIENCE: Final = 5.0
@@ -76,11 +80,12 @@ class Flow:
         self._flows = False
         self._forgets: asyncio.TimerHandle | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
-        self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._broken: asyncio.Future[BrokerError] = self._loop.create_future()
         self._forwarded_before = counts.forwarded
         self._watch = path.poison_search.watch(self._loop.time())
         for_unpublishable = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unpublishable=for_unpublishable)
+        self._throttle = Throttle(up.wire.inbound, options.rate_limit, counts, acknowledges=options.acknowledges)
         self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 
@@ -118,6 +123,28 @@ class Flow:
         return Side.UPSTREAM if lacks_quarantine else Side.DOWNSTREAM
 
     @property
+    def limited_by(self) -> str:
+        """The rate limit as text, while it holds messages back; otherwise empty."""
+        return self._throttle.shown
+
+    @property
+    def limited_for(self) -> float:
+        """The seconds since the rate limit began to keep the flow from reading; 0 if it doesn't now."""
+        return self._throttle.held_for
+
+    @property
+    def waits_for_limit(self) -> bool:
+        """True if nothing is to be confirmed, since the rate limit keeps the flow from reading."""
+        return self._throttle.is_held and not self.unsettled
+
+    def limit(self, limit: RateLimit | None) -> None:
+        """Change the rate limit."""
+        self._window.limit = limit
+        self._throttle.change(limit)
+        if self._source is not None:
+            self._source.on_published = None if limit is None else self._throttle.took
+
+    @property
     def in_flight(self) -> int:
         return self._target.confirms.in_flight if self._target else 0
 
@@ -131,6 +158,11 @@ class Flow:
         """The number of messages that stay, and the bytes of their bodies; with `keeps_back`."""
         target = self._target
         return (target.confirms.held, target.held_bytes) if isinstance(target, MoveTracker) else (0, 0)
+
+    @property
+    def settled_up_to(self) -> int:
+        """The delivery up to which each is settled."""
+        return self._target.settled_up_to if self._target else 0
 
     @property
     def unread(self) -> int:
@@ -202,13 +234,13 @@ class Flow:
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """The futures of which any that is done breaks the link; its result is the error."""
-        return [self._cancelled, self._unrouted, *(channel.closed for channel in self._channels)]
+        return [self._cancelled, self._broken, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """The error that broke the link, with its side."""
         error = end.result()
         is_downstream = self._into is not None and end is self._into.closed
-        if end is self._unrouted:
+        if end is self._broken:
             return error
         if not isinstance(error, ChannelClosedError):
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
@@ -229,6 +261,7 @@ class Flow:
         out = self._out = self._up.wire.begin_channel()
         await self._ask_for_confirms(into)
         out.on_cancel = self._end_cancelled
+        into.losses = out.losses = self._counts.converted_with_loss
         target = self._target = self._window.target = self._made_target(into)
         into.closed.add_done_callback(self._learn)
         if self.is_watched:
@@ -241,7 +274,7 @@ class Flow:
         source = self._source = DeliveryForwarder(
             out,
             target,
-            rewriter,
+            with_rules(rewriter, self._options.set_headers, self._options.remove_headers),
             self._options.destination,
             poison_check=self._poison_check,
             limit=self._options.limit,
@@ -255,12 +288,15 @@ class Flow:
         )
         source.probes = self.probes
         source.on_exhausted = self._has_all
+        self.limit(self._window.limit)
         if self._options.limit is not None and not self._options.keeps_back:
             target.on_held = self._take_more
         if self._options.ends_on_return:
             target.on_returned = self._end_returned
         self._down.wire.inbound.divert(into.number, target)
-        self._up.wire.inbound.divert(out.number, source)
+        offsets = self._options.offsets
+        reader = source if offsets is None else StreamReader(out.number, source, offsets)
+        self._up.wire.inbound.divert(out.number, reader)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
         if target.largest is not None:
@@ -279,6 +315,7 @@ class Flow:
             held=HeldBuffers(prefetch.BYTES_ON_THE_WAY, self._room),
             returns_are_counted=self._returns_are_counted,
             give_up_after=self._options.quarantine_after,
+            instead_of_return=self._end_unkept if self._options.is_stream else None,
         )
         if isinstance(target, MoveTracker):
             target.on_stay, target.on_doubt = self.on_stay, self._end_in_doubt
@@ -362,6 +399,7 @@ class Flow:
 
     async def close(self) -> None:
         """Take no more messages, and wait for those in flight."""
+        self._throttle.end()
         out, target, consumer = self._out, self._target, self._consumer
         if out is None or target is None or consumer is None or out.closed.done():
             return
@@ -374,6 +412,7 @@ class Flow:
 
     async def leave(self) -> None:
         """Close the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        self._throttle.end()
         if self._forgets is not None:
             self._forgets.cancel()
         out = self._out
@@ -460,18 +499,26 @@ class Flow:
         and comes again."""
         if self._target is not None:
             self._target.cut_off()
-        if not self._unrouted.done():
-            queue = self._options.destination.routing_key
-            error = TransientError(f"{self._down.where}: queue {queue!r} was deleted, and its messages were returned")
+        queue = self._options.destination.routing_key
+        self._end_broken(f"queue {queue!r} was deleted, and its messages were returned")
+
+    def _end_unkept(self) -> None:
+        """End the flow because messages have to go back to a stream, which takes none back: the next session reads them
+        again."""
+        self._end_broken(
+            f"messages wait that it doesn't take, and there is no room to keep them: stream {self._options.queue!r} "
+            "is read again from the first of them"
+        )
+
+    def _end_broken(self, why: str) -> None:
+        if not self._broken.done():
+            error = TransientError(f"{self._down.where}: {why}")
             error.side = Side.DOWNSTREAM
-            self._unrouted.set_result(error)
+            self._broken.set_result(error)
 
     def _end_in_doubt(self) -> None:
         """End the flow because a message was returned that can't be told from others; all of them stay."""
-        if not self._unrouted.done():
-            error = TransientError(f"{self._down.where}: it returned a message, and it can't be known which")
-            error.side = Side.DOWNSTREAM
-            self._unrouted.set_result(error)
+        self._end_broken("it returned a message, and it can't be known which")
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():

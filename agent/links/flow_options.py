@@ -8,6 +8,8 @@ from agent.amqp.data.rewriting import Destination
 from agent.core.fields import EMPTY, Table
 from agent.core.links import prefetch
 from agent.core.links.poison_search import PoisonSearch
+from agent.core.links.rate_limit import RateLimit
+from agent.core.links.stream_offsets import StreamOffsets
 from agent.core.model import AckMode
 
 
@@ -19,8 +21,11 @@ class FlowOptions:
     `is_quorum`: the queue counts what comes back to it. `limit` is the number of messages to forward before the flow
     has finished; what comes beyond goes back. `quarantine_after` is the number of seconds for which a message may be
     refused while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow
-    and isn't acknowledged: the destination is a queue, and that is gone. `keeps_back`: what doesn't get through stays
-    unacknowledged until the flow ends, counts for the limit, and is never tried again.
+    and isn't acknowledged: the destination is a queue, and that is gone. `offsets` are noted where the queue is a
+    stream: it takes nothing back, and `arguments` say where its only consumer begins. `keeps_consumer`: no other
+    prefetch is worth another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the
+    connection that it reads from, so no other may read from it. `keeps_back`: what
+    doesn't get through stays unacknowledged until the flow ends, counts for the limit, and is never tried again.
     """
 
     queue: str
@@ -34,11 +39,20 @@ class FlowOptions:
     limit: int | None = None
     quarantine_after: float | None = None
     ends_on_return: bool = False
+    offsets: StreamOffsets | None = None
+    keeps_consumer: bool = False
+    set_headers: Table = EMPTY
+    remove_headers: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
     keeps_back: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and (self.limit < 1 or not self.acknowledges):
             raise ValueError("a limit is at least 1, and needs messages that can go back, so that are acknowledged")
+
+    @property
+    def is_stream(self) -> bool:
+        return self.offsets is not None
 
     @property
     def acknowledges(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from agent.amqp.connect import Connection
@@ -33,7 +34,8 @@ RunnableT = TypeVar("RunnableT", bound="RunnableLink[Any]")
 
 
 class Session(ABC, Generic[RunnableT]):
-    """One link from its opening to its end. The flow's `close` and `leave` come last, however far `open` came.
+    """One link from its opening to its end. The flow's `close` and `leave` come at the end, however far `open` came,
+    and then the session's `leave`.
 
     `open` fills in the connections for requests, the flow and the upkeep, as far as it comes.
     """
@@ -46,6 +48,7 @@ class Session(ABC, Generic[RunnableT]):
         self._ends = runnable.ends
         self._connections = connections
         self._dedicated: str | None = runnable.link.id if dedicated else None
+        connections.reads_alone = None if runnable.rate_limit is None else runnable.link.id
         self._controls: list[tuple[Shared, Side]] = []
         self._upkeep: Upkeep | None = None
 
@@ -55,7 +58,13 @@ class Session(ABC, Generic[RunnableT]):
 
     def _new_flow(self, options: FlowOptions, up: Connection, down: Connection, *, is_quorum: bool | None) -> Flow:
         """The flow of the session from now on, to be started. `is_quorum`: as in `Lane`."""
-        runnable, brokers = self._runnable, self._brokers
+        runnable, brokers, settings = self._runnable, self._brokers, self._runnable.link.settings
+        options = replace(
+            options,
+            set_headers=settings.set_headers,
+            remove_headers=settings.remove_headers,
+            rate_limit=runnable.rate_limit,
+        )
         capture = brokers.capture(self._ends.source, up, link=runnable.link.id, options=options, is_quorum=is_quorum)
         self.flow = Flow(
             options, up=up, down=down, counts=runnable.counts, path=runnable.path, capture=capture, room=brokers.room
@@ -87,6 +96,10 @@ class Session(ABC, Generic[RunnableT]):
                 error.side = error.side or side
                 return error
         return self.flow.explain(end) if self.flow else end.result()
+
+    async def leave(self, *, is_settled: bool) -> None:
+        """Do what is left once the flow has left, and the connections are still there. With `is_settled` its messages
+        had their time to be settled."""
 
     def follow(self) -> None:
         """Follow the bindings of the downstream object, which may have changed."""
@@ -152,6 +165,7 @@ class RunnableLink(ABC, Generic[LinkT]):
     def __init__(self, kind: Kind[LinkT], link: LinkT, counts: Counts, on_noted: Callable[[], None]) -> None:
         """`on_noted` is called when `notes` may have changed while a session is open."""
         self.link = link
+        self.rate_limit = link.settings.rate_limit  # may be replaced without another link
         self.brokers = kind.brokers
         self.counts = counts
         self.on_noted = on_noted

@@ -67,7 +67,7 @@ class Upkeep:
     def rest(self, until: float, *, waits: bool) -> None:
         """Rest until then, once what is to be done now was found; not if messages wait."""
         flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is shown for a while
-        waits = waits or flow.unaccounted > 0 or flow.is_watched or bool(flow.trouble)
+        waits = waits or flow.unaccounted > 0 or flow.is_watched or bool(flow.trouble or flow.limited_by)
         self._taken, self._rests_until = self._counts.taken, 0.0 if waits else until
 
     def stir(self) -> None:
@@ -81,13 +81,16 @@ class Upkeep:
 
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
         """Find what `catch_up` is to do; return for how many seconds messages have waited and none was confirmed: 0
-        while blocked, as none can be."""
+        while blocked, or while nothing may be read, as none can be."""
         flow, lag = self._flow, self._lag
         waited = lag.observe(now, confirmed=_done(self._counts), unsettled=flow.unsettled)
         lag.is_held = is_blocked and not flow.counts_all
         if is_blocked:  # messages go on arriving at the source
             lag.forgive()
             lag.may_have_grown()
+            waited = 0.0
+        elif flow.waits_for_limit:
+            lag.forgive()
             waited = 0.0
         if must_look:
             lag.asks(now)

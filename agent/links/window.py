@@ -43,6 +43,8 @@ class Window:
         self._path = path
         self._counts = counts
         self._clock = clock
+        self.limit = options.rate_limit  # may be replaced while messages flow
+        self._most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(None)
         self._for_unpublishable = for_unpublishable
         self._held_before = 0  # by former consumers of the flow, when the one that exists began
         self._forwarded_before = counts.forwarded
@@ -79,10 +81,8 @@ class Window:
     @property
     def is_filled(self) -> bool:
         """True if messages that get nowhere take all places, and no more can be had."""
-        return (
-            self._for_unpublishable >= prefetch.MOST_HELD
-            and self._held_unpublishable - self._held_before >= self.current
-        )
+        is_largest = self._options.is_stream or self._for_unpublishable >= prefetch.MOST_HELD
+        return is_largest and self._held_unpublishable - self._held_before >= self.current
 
     @property
     def is_single(self) -> bool:
@@ -93,7 +93,7 @@ class Window:
         """The number of messages that may be on the way."""
         if self.is_single:
             return 1
-        size = self._options.prefetch or self._path.prefetch
+        size = min(self._options.prefetch or self._path.prefetch, self._most)
         return min(size, prefetch.CAREFUL) if self._is_careful else size
 
     @property
@@ -112,8 +112,10 @@ class Window:
         messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self.has_forwarded:
             self._path.fruitless = 0
-        if not self._options.acknowledges:
+        if not self._options.acknowledges or self._options.is_stream or self._options.keeps_consumer:
             return None
+        if messages > 0:
+            self._fit_limit(octets / messages)
         if self._make_room():
             return self.prefetch
         if messages <= 0 or self._held_unpublishable > prefetch.MOST_HELD:  # a new consumer would get as many again
@@ -133,10 +135,19 @@ class Window:
             round_trip=self.round_trip,
             average_size=octets / messages,
         )
+        wanted = min(wanted, self._most)
         # Less can't be had without disorder, see `Consumer`; reading is held where too much comes.
         if wanted == flowing or (self._options.is_quorum and wanted < flowing):
             return None
         return wanted + self._for_unpublishable
+
+    def _fit_limit(self, average_size: float) -> None:
+        """Fit the prefetch to the rate limit, in geometric steps. On a quorum queue it only grows, see `better`."""
+        most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(average_size)
+        if self._options.is_quorum:
+            most = max(most, self.current)
+        if not most / 2 < self._most < most * 2:
+            self._most = most
 
     @property
     def _held_unpublishable(self) -> int:

@@ -99,6 +99,12 @@ class QueueCountsAnswer(TypedDict):
     message_stats: NotRequired[Any]
 
 
+class ConnectionAnswer(TypedDict):
+    """`protocol` is text such as "AMQP 0-9-1"; of AMQP 1.0 "AMQP 1-0", and "AMQP 1.0" before 4.0."""
+
+    protocol: NotRequired[Any]
+
+
 class BindingAnswer(TypedDict):
     source: str
     destination: str

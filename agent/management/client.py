@@ -8,6 +8,7 @@ from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
     BindingAnswer,
+    ConnectionAnswer,
     ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
@@ -142,6 +143,11 @@ class ManagementClient(Transport):
     async def consumers(self, vhost: str) -> list[ConsumerAnswer]:
         """All consumers of the vhost's queues; brokers list them some seconds late."""
         return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}", ConsumerAnswer)
+
+    async def connections(self, vhost: str) -> list[ConnectionAnswer]:
+        """The connections to the vhost; only its own where the user has not the tag monitoring."""
+        path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
+        return await self._of_vhost(vhost, path, ConnectionAnswer)
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""

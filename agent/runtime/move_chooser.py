@@ -14,7 +14,6 @@ from agent.amqp.data.rewriting import Delivery, Destination, Untouched
 from agent.amqp.declares import declare_any
 from agent.amqp.failures import NOT_FOUND
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp.wire.inbound import Inbound
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import MAX_SHORT, CodecError, short_string
 from agent.core import fields
@@ -40,7 +39,6 @@ COMES_TOO_OFTEN: Final = (
     "a message that stays has come back so often that its queue would drop it soon, so no more were taken: move all "
     "messages, or raise the queue's delivery limit"
 )
-BURST: Final = 0.1  # seconds that may be made up for
 MOST_DESTINATIONS: Final = 1_000
 SHOWN: Final = 10
 
@@ -64,7 +62,7 @@ class MoveOptions:
     @property
     def is_choosy(self) -> bool:
         """True if each message has to be looked at."""
-        return self.destination is None or not self.choice.is_of_all or self.is_dry or self.rate is not None
+        return self.destination is None or not self.choice.is_of_all or self.is_dry
 
     @property
     def goes_to_one_place(self) -> bool:
@@ -88,7 +86,7 @@ class Exchanges:
     one is looked for, the connection to the source is held."""
 
     def __init__(self, source: Connection, destination: Connection) -> None:
-        self.inbound = source.wire.inbound
+        self._inbound = source.wire.inbound
         self._destination = destination
         self._found: dict[str, str] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -99,7 +97,7 @@ class Exchanges:
             return ""
         found = self._found.get(exchange)
         if found is None and self._looking is None:
-            self.inbound.hold(self)
+            self._inbound.hold(self)
             self._looking = asyncio.ensure_future(self._look(exchange))
         return found
 
@@ -113,41 +111,12 @@ class Exchanges:
             self._found.clear()
         self._found[exchange] = missing
         self._looking = None
-        self.inbound.release(self)
+        self._inbound.release(self)
 
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
-        self.inbound.release(self)
-
-
-class Pace:
-    """Lets so many messages through in a second, and holds the connection to the source in between."""
-
-    def __init__(self, rate: int, inbound: Inbound) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._between = 1 / rate
-        self._inbound = inbound
-        self._next = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def allows(self) -> bool:
-        """True if a message may come now; otherwise ask again when the connection isn't held any more."""
-        if self._loop.time() >= self._next:
-            return True
-        if self._timer is None:
-            self._inbound.hold(self)
-            self._timer = self._loop.call_at(self._next, self.end)
-        return False
-
-    def took(self) -> None:
-        self._next = max(self._next, self._loop.time() - BURST) + self._between
-
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
         self._inbound.release(self)
 
 
@@ -173,11 +142,8 @@ class MoveChooser:
         self._flow = flow
         self._returns_are_counted = returns_are_counted
         self._left = None if options.limit is None else options.limit - account.moved
-        self._pace = None if options.rate is None else Pace(options.rate, exchanges.inbound)
 
     def choose(self, properties: bytes, delivery: Delivery, size: int) -> bytes | str | None:
-        if self._pace is not None and not self._pace.allows():
-            return None
         try:
             found = self._decide(properties, delivery)
             if isinstance(found, tuple):
@@ -191,8 +157,6 @@ class MoveChooser:
         return found
 
     def _send(self, address: tuple[bytes, bytes], properties: bytes, delivery: Delivery, size: int) -> bytes | str:
-        if self._pace is not None:
-            self._pace.took()
         if self._left is not None:
             self._left -= 1
             if not self._left:
@@ -201,12 +165,6 @@ class MoveChooser:
             self._show(address, properties, delivery, size)
             return LOOKED_AT
         return b"".join(bytes([len(name)]) + name for name in address)
-
-    async def close(self) -> None:
-        """Hold nothing any more."""
-        if self._pace is not None:
-            self._pace.end()
-        await self._exchanges.close()
 
     def _decide(self, properties: bytes, delivery: Delivery) -> tuple[bytes, bytes] | str | None:
         options, wanted = self._options, self._options.destination

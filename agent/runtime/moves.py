@@ -3,7 +3,7 @@
 Messages travel as a link's do, see `Flow`. Those that stay are held unacknowledged, so that what follows passes them,
 and go back to their places at the end.
 
-Why: docs/decisions/0063-moves-on-the-data-path.md
+Why: docs/decisions/0065-moves-on-the-data-path.md
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agent.amqp.failures import NOT_FOUND, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import Mechanism
+from agent.core.links.rate_limit import RateLimit
 from agent.core.rules.moves import IN_DOUBT, MoveAccount
 from agent.core.rules.names import AGENT_PREFIX
 from agent.core.text.quantities import counted
@@ -138,6 +139,7 @@ class Move:
                 is_quorum=True,  # AMQP doesn't show it, and what is done for a quorum queue does no harm to another
                 limit=limit,
                 keeps_back=True,
+                rate_limit=None if options.rate is None else RateLimit(options.rate),
             ),
             up=source,
             down=destination,
@@ -158,7 +160,7 @@ class Move:
             raise TransientError(f"{destination.where}: not all was confirmed in time") from None
         finally:
             stop_listening()
-            await chooser.close()
+            await exchanges.close()
             await flow.leave()
             self._note_session()
 

@@ -14,13 +14,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Connection, connect_any
 from agent.amqp.declares import Found, ObjectFound, Presence, probe
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
+from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.plan import Action, Downstream, Plan, RunningLink, Sight, plan_declarations, plan_link
 from agent.core.links.upstream_steps import QueueSeen, Seen, upstream_queue_name
-from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueDestination, QueueLink, QueueSource, ShovelLink
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeLink,
+    ExchangeSource,
+    Link,
+    QueueDestination,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.rules import names
 from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
@@ -28,9 +41,9 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.bindings import BindingsRead, read_bindings
 from agent.downstream.read import read_downstream
-from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
+from agent.downstream.reading import CONNECTION_NAME, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
-from agent.links.ends import End, reachable
+from agent.links.ends import End, reachable, shovel_ends, wired
 from agent.slices import steps_in_slices
 
 PATIENCE: Final = 10.0  # seconds for a broker to let us in; others go on meanwhile
@@ -77,7 +90,7 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
         partial(_source_names, cluster=reading.cluster),
         partial(_source_sight, cluster=reading.cluster),
     )
-    shovels = ((link, _destination(link, uris)) for link in links if isinstance(link, ShovelLink))
+    shovels = ((link, shovel_ends(link, uris).destination) for link in links if isinstance(link, ShovelLink))
     destinations = await _look(shovels, _destination_names, _destination_sight)
     sights |= {link_id: replace(sights[link_id], destination=seen) for link_id, seen in destinations.items()}
     ended: tuple[RunningLink, ...] = ()
@@ -175,12 +188,20 @@ async def _look(
     async def look_at(end: End, links: list[LinkT]) -> dict[str, Sight]:
         broker = str(end.uris[0])
         connect = partial(
-            connect_any, where=end.where, name=CONNECTION_NAME, default_vhost=end.default_vhost, within=PATIENCE
+            connect_any,
+            where=end.where,
+            name=CONNECTION_NAME,
+            default_vhost=end.default_vhost,
+            within=PATIENCE,
+            wired=wired(end.terminus, CONNECTION_NAME),
         )
         try:
             async with gate, await connect(random.sample(end.uris, len(end.uris))) as connection:
                 broker = str(connection.uri)
                 site = Site(connection.server.cluster_name, connection.vhost)
+                if end.terminus is not None:
+                    seen = _sights_of_address(connection, end.terminus, await ask_for_address(connection, end.terminus))
+                    return {link.id: seen(link, broker, site) for link in links}
                 asked = [names_of(link, site) for link in links]
                 found = await probe(
                     connection,
@@ -197,14 +218,32 @@ async def _look(
     return {link_id: seen for of_end in sights for link_id, seen in of_end.items()}
 
 
+def _sights_of_address(
+    connection: Connection, terminus: Terminus, answer: Call | ChannelClosedError | None
+) -> Callable[[Link, str, Site], Sight]:
+    """What the broker's answer about an address means for each link that it is an end of."""
+
+    def sight(link: Link, broker: str, site: Site) -> Sight:
+        place = None
+        if isinstance(link, ShovelLink):
+            place = link.shovel.source if terminus.is_source else link.shovel.destination
+        is_declared = isinstance(place, AddressSource | AddressDestination) and not place.is_predeclared
+        if is_declared and may_be_declared(connection, terminus, answer):
+            return Sight(broker, site, declares_queue=True)
+        if isinstance(answer, ChannelClosedError):
+            error = address_refused(connection, terminus, answer)
+            return Sight(broker, site, error=str(error), failure=error.failure)
+        if answer is None or not (terminus.is_source and terminus.is_queue and connection.server.shows_queues):
+            return Sight(broker, site)
+        return Sight(broker, site, Seen(queue=QueueSeen(answer["messages"], answer["consumers"])))
+
+    return sight
+
+
 def _source(link: Link, downstream: Sequence[AmqpUri]) -> End:
-    if not link.upstream:
-        return End("shovel source", reachable(link.uris, DEFAULT_VHOST, downstream), DEFAULT_VHOST)
+    if isinstance(link, ShovelLink):
+        return shovel_ends(link, downstream).source
     return End(f"upstream {link.upstream}", reachable(link.uris, link.vhost, downstream), link.vhost)
-
-
-def _destination(link: ShovelLink, downstream: Sequence[AmqpUri]) -> End:
-    return End("shovel destination", reachable(link.shovel.destination_uris, DEFAULT_VHOST, downstream))
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
@@ -228,6 +267,8 @@ def _source_names(link: Link, site: Site, *, cluster: str) -> Names:
     queue = _queue_of(link, site, cluster)
     if queue is None:
         return set(), {*filter(None, [_exchange_of(link)])}
+    if isinstance(link, ShovelLink) and link.shovel.reads_stream:
+        return {queue, names.stream_offset(link.vhost, link.name, cluster)}, set()
     if not isinstance(link, ExchangeLink):
         return {queue}, set()
     internal = (names.internal_exchange(queue, letter) for letter in names.LETTERS)
@@ -242,6 +283,7 @@ def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, clust
         failure = replace(found.failure or UNKNOWN, is_permanent=True)
         return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", failure=failure)
     exist = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
+    offsets = standing.queues.get(names.stream_offset(link.vhost, link.name, cluster))
     return Sight(
         broker,
         site,
@@ -250,6 +292,7 @@ def _source_sight(link: Link, broker: str, site: Site, standing: Found, *, clust
             queue=_queue_seen(found),
             letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in exist),
             canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,
+            remembers_offset=offsets is not None and offsets.presence is Presence.EXISTS,
         ),
     )
 
@@ -264,7 +307,7 @@ def _destination_names(link: ShovelLink, _: Site) -> Names:
     destination = link.shovel.destination
     if isinstance(destination, QueueDestination):
         return {destination.queue}, set()
-    return set(), {*filter(None, [destination.exchange])}
+    return set(), {*filter(None, [destination.keys.get("dest-exchange")])}
 
 
 def _destination_sight(link: ShovelLink, broker: str, site: Site, found: Found) -> Sight:
@@ -276,5 +319,5 @@ def _destination_sight(link: ShovelLink, broker: str, site: Site, found: Found) 
             failure = replace(queue.failure or UNKNOWN, is_permanent=queue.presence is Presence.REFUSED)
             return Sight(broker, site, error=error, failure=failure)
         return Sight(broker, site, Seen(queue=_queue_seen(queue)))
-    exchange = found.exchanges.get(destination.exchange or "")
+    exchange = found.exchanges.get(destination.keys.get("dest-exchange", ""))
     return Sight(broker, site, Seen(exchange_exists=exchange is not None and exchange.presence is Presence.EXISTS))

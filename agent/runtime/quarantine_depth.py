@@ -89,7 +89,8 @@ class QuarantineDepths:
     async def look(self) -> None:
         put: Counter[End] = Counter()
         async for link in in_slices(self._links()):
-            put[link.source] += sum(link.counts.quarantined.values())
+            if link.source.terminus is None:  # there is none beside a source of AMQP 1.0
+                put[link.source] += sum(link.counts.quarantined.values())
         connections: dict[End, Connection | None] = {}
         async for source in in_slices(put):
             connections[source] = self._asking(source)

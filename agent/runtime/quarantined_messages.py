@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.quarantined import Restored, Why, restored
 from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten
 from agent.amqp.publisher import Publisher
@@ -26,7 +27,7 @@ from agent.downstream.read import read_downstream
 from agent.downstream.reading import DEFAULT_VHOST, DefinitionSource
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
-from agent.links.ends import End, reachable
+from agent.links.ends import End, reachable, terminus_of
 from agent.links.registry import Kinds
 from agent.slices import steps_in_slices
 
@@ -107,7 +108,10 @@ class Destinations:
         )
         publisher = Publisher(connection)
         await publisher.open()
-        ready = self._ready[link_id] = publisher, self._kinds.of(link).rewriter(link, self._source, connection)
+        kind, settings = self._kinds.of(link), link.settings
+        rewriter = kind.rewriter(link, self._source, connection)
+        rewriter = with_rules(rewriter, settings.set_headers, settings.remove_headers)
+        ready = self._ready[link_id] = publisher, rewriter
         return ready
 
 
@@ -117,7 +121,8 @@ def _defined(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterato
         for upstream in defined.upstreams.values():
             yield End(f"upstream {upstream.name}", reachable(upstream.uris, vhost, downstream), vhost)
         for shovel in defined.shovels.values():
-            yield End("shovel source", reachable(shovel.source_uris, DEFAULT_VHOST, downstream))
+            uris = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
+            yield End("shovel source", uris, terminus=terminus_of(shovel, shovel.source))
 
 
 def _id_of(named: str, links: tuple[Link, ...]) -> str:
@@ -148,7 +153,8 @@ class Quarantined:
     def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: MessageChoice, sources: Iterable[End]) -> None:
         """`sources` are the ends whose quarantines are read."""
         self._kinds = kinds
-        self._sources = tuple({(end.uris, end.default_vhost): end for end in sources}.values())
+        beside = (end for end in sources if end.terminus is None)  # there is none beside a source of AMQP 1.0
+        self._sources = tuple({(end.uris, end.default_vhost): end for end in beside}.values())
         self._links = {link.id: link for link in links}
         self._choice = choice if choice.link is None else replace(choice, link=_id_of(choice.link, links))
         self.problems: list[str] = []

@@ -42,10 +42,37 @@ class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account", "_brokers", "_built_under", "_idle_backlog", "_idle_task", "_is_renewed", "_is_troubled", "_kinds",
-        "_looked_at", "_loop", "_on_change", "_removal_wait", "_removing", "_runnable", "_seen", "_served_by",
-        "_session", "_tasks", "_timer", "_turn", "_was_served", "counts", "ends", "finished", "has_recalled",
-        "has_removed", "link", "note", "slot", "state",
+        "_account",
+        "_brokers",
+        "_built_under",
+        "_idle_backlog",
+        "_idle_task",
+        "_is_renewed",
+        "_is_troubled",
+        "_kinds",
+        "_looked_at",
+        "_loop",
+        "_losses_logged",
+        "_on_change",
+        "_removal_wait",
+        "_removing",
+        "_runnable",
+        "_seen",
+        "_served_by",
+        "_session",
+        "_tasks",
+        "_timer",
+        "_turn",
+        "_was_served",
+        "counts",
+        "ends",
+        "finished",
+        "has_recalled",
+        "has_removed",
+        "link",
+        "note",
+        "slot",
+        "state",
     )  # fmt: skip
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: Callable[[LinkRunner, LinkState], None]) -> None:
@@ -78,6 +105,7 @@ class LinkRunner:
         self._idle_task: asyncio.Task[None] | None = None
         self._seen: tuple[object, ...] = ()
         self._is_troubled = False
+        self._losses_logged = 0  # kinds of losses
         # Its removal
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
         self._removing: Removing | None = None
@@ -106,6 +134,8 @@ class LinkRunner:
             uri=runnable.uri,
             met=session.met if session else (),
             note="; ".join(filter(None, (trouble, idle, self.note))),
+            limited_by=flow.limited_by if flow else "",
+            limited_seconds=self.counts.limited_seconds + (flow.limited_for if flow else 0.0),
             trouble=trouble,
             is_refused=flow is not None and flow.is_refused,
             upstream=self._account.compared,
@@ -221,9 +251,10 @@ class LinkRunner:
         if session is not None and flow is not None and self.state.phase is Phase.OPEN:
             self._judge(flow, session.tick(now, is_blocked=bool(self.state.blocked)))
             self._log_trouble(flow.trouble)
+            self._log_losses()
             self._share_again(flow, now)
             lost = sum(counts.dropped.values()), sum(counts.quarantined.values()), counts.returned
-            notes = self.note, flow.trouble, flow.idle
+            notes = self.note, flow.trouble, flow.idle, flow.limited_by
             seen = (
                 counts.forwarded, counts.bytes, *lost, session.backlog, self._runnable.bound, flow.last_probe, *notes
             )  # fmt: skip
@@ -250,6 +281,13 @@ class LinkRunner:
             link = self.link
             log.warning("messages held", link=link.id, vhost=link.vhost, name=link.name, reason=trouble)
         self._is_troubled = bool(trouble)
+
+    def _log_losses(self) -> None:
+        """Log once when messages begin to lose something by being converted."""
+        for reason in list(self.counts.converted_with_loss)[self._losses_logged :]:
+            self._losses_logged += 1
+            link = self.link
+            log.warning("converted with loss", link=link.id, vhost=link.vhost, name=link.name, lost=reason)
 
     def _share_again(self, flow: Flow, now: float) -> None:
         """Restart a link that was suspected for long enough: it shares connections with the others again."""
@@ -317,6 +355,12 @@ class LinkRunner:
             return
         self.link = link
         self._is_renewed = True
+
+    def follow_limit(self) -> None:
+        """Apply the rate limit of the definition, also to messages that flow."""
+        limit = self._runnable.rate_limit = self.link.settings.rate_limit
+        if self._flow is not None:
+            self._flow.limit(limit)
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         self._runnable.bindings = bindings

@@ -180,11 +180,13 @@ class SessionRunner:
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
         held = self._connections.detach()
-        flow = self._leaving = self.flow
-        self.current = None
+        flow, session = self.flow, self.current
+        self._leaving, self.current = flow, None
         try:
             if flow is not None:
                 await self._end(flow, settle=settle)
+            if session is not None:
+                await session.leave(is_settled=settle)
         finally:
             self._leaving = None
             await self._connections.leave(held)

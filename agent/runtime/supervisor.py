@@ -187,6 +187,8 @@ class Supervisor:
                 if restarts:
                     runner.redefine(link)
                 runner.link = link
+                if not restarts:
+                    runner.follow_limit()
                 runner.want()
                 self._board.put(link, runner.state, runner.counts, runner.gauges)
                 native = f"{plugin_of(link)} of the downstream runs this link" if is_native else None

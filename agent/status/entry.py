@@ -39,6 +39,7 @@ class Meter(Protocol):
     given_back: int
     dropped: dict[str, int]
     quarantined: dict[str, int]
+    converted_with_loss: dict[str, int]
 
     @property
     def transfer(self) -> Histogram:
@@ -57,6 +58,7 @@ class Totals:
         self.forwarded = self.bytes = self.redelivered = self.returned = self.taken = self.given_back = 0
         self.dropped: dict[str, int] = Counter()
         self.quarantined: dict[str, int] = Counter()
+        self.converted_with_loss: dict[str, int] = Counter()
         self.transfer, self.binding_sync = Histogram(transfer), Histogram(binding_sync)
 
     def add(self, meter: Meter) -> None:
@@ -70,6 +72,8 @@ class Totals:
             self.dropped[reason] += number
         for reason, number in meter.quarantined.items():
             self.quarantined[reason] += number
+        for reason, number in meter.converted_with_loss.items():
+            self.converted_with_loss[reason] += number
         self.transfer.add(meter.transfer)
         self.binding_sync.add(meter.binding_sync)
 
@@ -92,6 +96,8 @@ class Gauges:
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
+    limited_by: str = ""  # its rate limit, if that holds messages back
+    limited_seconds: float = 0.0  # for which it has kept the link from reading
     trouble: str = ""  # of it, why messages don't get through
     is_refused: bool = False  # because the downstream refused some, which wait
     remaining: int | None = None  # messages until it is finished, where their number is limited
@@ -239,7 +245,15 @@ class BoardEntry:
             held = gauges.unsettled, gauges.prefetch
             wanted = self.link.settings.prefetch_count or 0  # 0 is sized by the agent, as what isn't given
             is_auto = not 0 < wanted <= gauges.prefetch  # or it is smaller for another reason than the definition
-            self.lag = describe_lag(limit, backlog=backlog, behind=self.behind, flow=flow, held=held, is_auto=is_auto)
+            self.lag = describe_lag(
+                limit,
+                backlog=backlog,
+                behind=self.behind,
+                flow=flow,
+                held=held,
+                is_auto=is_auto,
+                limited_by=gauges.limited_by,
+            )
 
     @property
     def lag_is_critical(self) -> bool | None:
@@ -266,7 +280,8 @@ class BoardEntry:
 
     def has_new_note(self) -> bool:
         """True if its note is another one than at the last call."""
-        now = f"{self.gauges().note}{self.critical_since or ''}"
+        gauges = self.gauges()
+        now = f"{gauges.note}{gauges.limited_by}{self.critical_since or ''}"
         before, self._note = self._note, now
         return now != before
 

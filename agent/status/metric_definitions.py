@@ -144,6 +144,11 @@ def _buckets(find: Callable[[Meter], Histogram]) -> Callable[[Meter], Iterable[S
     return count
 
 
+def _limited_seconds(of: LinkReading) -> float | None:
+    seconds = of.gauges.limited_seconds
+    return round(seconds, 3) if seconds or of.entry.link.settings.rate_limit is not None else None
+
+
 def _any(values: list[float]) -> float:
     return int(any(values))
 
@@ -211,6 +216,13 @@ LINK_METRICS: Final = (
         brief=Brief.UPSTREAM,
     ),
     LinkMetric(
+        "federation_agent_converted_with_loss_messages_total",
+        "Messages that lost something by being converted from or to AMQP 1.0; one may count under several reasons.",
+        count=lambda meter: [("", f',reason="{name}"', count) for name, count in meter.converted_with_loss.items()],
+        labels=("reason",),
+        brief=Brief.UPSTREAM,
+    ),
+    LinkMetric(
         "federation_agent_reconnects_total",
         "How often the link lost its connections; attempts while it is down are not counted.",
         labels=("side", "reason"),
@@ -222,6 +234,11 @@ LINK_METRICS: Final = (
         "For how long a broker has blocked the link.",
         read=_one(lambda of: round(of.entry.blocked_seconds, 3)),
         brief=Brief.COUNTED,
+    ),
+    LinkMetric(
+        "federation_agent_link_limited_seconds_total",
+        "For how long its `rate-limit` has kept the link from reading; no value for a link that never had one.",
+        read=_one(_limited_seconds),
     ),
     LinkMetric(
         "federation_agent_in_flight_messages",

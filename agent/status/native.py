@@ -16,7 +16,8 @@ from agent.status.json_schema import Count, LinkId
 from agent.status.views import EndsView, ends, shown_uri
 
 _UP: Final[Mapping[Status, str]] = {**dict.fromkeys(MOVING, "running"), Status.STARTING: "starting"}
-PROTOCOL: Final = "amqp091"
+AMQP091: Final = "amqp091"
+AMQP10: Final = "amqp10"
 UNLIMITED: Final = "unlimited"
 BLOCKED: Final = "blocked"
 SHUTDOWN: Final = "shutdown"
@@ -46,8 +47,8 @@ class NativeShovel(TypedDict):
     timestamp: str
     src_uri: str
     dest_uri: str
-    src_protocol: Literal["amqp091"]
-    dest_protocol: Literal["amqp091"]
+    src_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
+    dest_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
     forwarded: Count
     remaining: Literal["unlimited"] | Count
     remaining_unacked: Literal["unlimited"] | Count
@@ -57,9 +58,11 @@ class NativeShovel(TypedDict):
     src_queue: NotRequired[str]
     src_exchange: NotRequired[str]
     src_exchange_key: NotRequired[str]
+    src_address: NotRequired[str]
     dest_queue: NotRequired[str]
     dest_exchange: NotRequired[str]
     dest_exchange_key: NotRequired[str]
+    dest_address: NotRequired[str]
 
 
 def link_state(state: LinkState) -> str:
@@ -117,8 +120,6 @@ def native_shovel(board: Board, entry: BoardEntry) -> dict[str, Any]:
         "state": BLOCKED if is_blocked else shovel_state(state),  # the plugin counts such a one as running
         "timestamp": _time(entry.since),
         "src_uri": shown_uri(gauges.uri, link.uris) or "",
-        "src_protocol": PROTOCOL,
-        "dest_protocol": PROTOCOL,
         **(_of_shovel(link, gauges) if isinstance(link, ShovelLink) else {}),
         "forwarded": entry.meter.forwarded,
         "remaining": UNLIMITED if remaining is None else remaining,
@@ -133,7 +134,8 @@ def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
     uri = shown_uri(gauges.destination, link.shovel.destination_uris) or ""
-    return {"dest_uri": uri} | {key.replace("-", "_"): keys[key] for key in keys}
+    protocols = {f"{end}_protocol": AMQP10 if f"{end}-address" in keys else AMQP091 for end in ("src", "dest")}
+    return {"dest_uri": uri} | protocols | {key.replace("-", "_"): keys[key] for key in keys}
 
 
 def _time(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
+from agent.core.links.lag import held_to
 from agent.core.links.lifecycle import Status
 from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.core.permissions import Permission
@@ -58,6 +59,11 @@ class LagCriticalView(TypedDict):
     messages: Count | None
 
 
+class RateLimitView(TypedDict):
+    messages: Count | None
+    bytes: Count | None
+
+
 class _LinkIdentity(TypedDict):
     id: LinkId
     kind: LinkKind
@@ -81,6 +87,9 @@ class CountsView(TypedDict):
     dropped: Count
     quarantined: Count
     returned: Count
+    converted_with_loss: Annotated[
+        dict[str, int], "Messages that lost something by being converted from or to AMQP 1.0, by what they lost."
+    ]
     in_flight: Count
     backlog: Annotated[Count | None, "Messages upstream and in the agent; null while unknown."]
     backlog_is_exact: Annotated[bool, "Whether no more than `backlog` messages wait."]
@@ -90,6 +99,7 @@ class CountsView(TypedDict):
     prefetch: Count
     bindings: Count
     last_confirm: Time | None
+    limited: Annotated[bool, "Whether its `rate-limit` holds messages back now, or did within the last 2 seconds."]
 
 
 class LinkView(_LinkIdentity, CountsView, EndsView):
@@ -105,6 +115,9 @@ class LinkView(_LinkIdentity, CountsView, EndsView):
         float | None, "Estimate of how long a message waits that arrives now; null unless `lag-critical` is a time."
     ]
     critical_since: Annotated[Time | None, "Since when it has been further behind than `lag-critical`."]
+    rate_limit: Annotated[
+        RateLimitView | None, "The most that it forwards in a second; null unless `rate-limit` is set."
+    ]
 
 
 class LinkWithHistory(LinkView):
@@ -117,6 +130,7 @@ def link_view(board: Board, entry: BoardEntry) -> LinkView:
     entry.note_lag(now)
     source, destination = board.source_of(link, gauges), board.destination_of(link, gauges)
     limit, behind, pause = link.settings.lag_critical, entry.behind, state.pause
+    rate_limit = link.settings.rate_limit
     paused_at = rfc3339(pause.at) if pause.at else None
     return {
         "id": link.id,
@@ -144,6 +158,7 @@ def link_view(board: Board, entry: BoardEntry) -> LinkView:
         "lag_critical": None if limit is None else {"seconds": limit.seconds, "messages": limit.messages},
         "behind_seconds": None if behind is None else round(behind, 3),
         "critical_since": None if entry.critical_since is None else rfc3339(entry.critical_since),
+        "rate_limit": None if rate_limit is None else {"messages": rate_limit.messages, "bytes": rate_limit.bytes},
     }
 
 
@@ -176,6 +191,7 @@ def _counts(entry: BoardEntry, gauges: Gauges) -> CountsView:
         "dropped": sum(meter.dropped.values()),
         "quarantined": sum(meter.quarantined.values()),
         "returned": meter.returned,
+        "converted_with_loss": dict(meter.converted_with_loss),
         "in_flight": gauges.in_flight,
         "backlog": gauges.backlog,
         "backlog_is_exact": gauges.backlog is not None and gauges.backlog_is_exact,
@@ -185,6 +201,7 @@ def _counts(entry: BoardEntry, gauges: Gauges) -> CountsView:
         "prefetch": gauges.prefetch,
         "bindings": gauges.bindings,
         "last_confirm": None if entry.last_confirm is None else rfc3339(entry.last_confirm),
+        "limited": bool(gauges.limited_by),
     }
 
 
@@ -196,7 +213,8 @@ def _backlog_at(entry: BoardEntry, gauges: Gauges, now: float) -> str | None:
 
 def _remarks(entry: BoardEntry, gauges: Gauges) -> str | None:
     """The remarks on a link that has no error; None if there are none."""
-    return "; ".join(filter(None, (entry.lag.text, gauges.note))) or None
+    limited = held_to(gauges.limited_by) if gauges.limited_by and not entry.lag.is_limited else ""
+    return "; ".join(filter(None, (entry.lag.text, gauges.note, limited))) or None
 
 
 def failure_view(failure: Failure | None, *, source: Broker, destination: Broker) -> FailureView | None:

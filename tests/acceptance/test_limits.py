@@ -15,7 +15,7 @@ from agent.core import fields
 from agent.core.addresses import uri
 from agent.core.links import backoff, prefetch
 from agent.core.replicas import messages, sharing, slots
-from agent.core.rules import patterns
+from agent.core.rules import headers, patterns
 from agent.definitions.document import findings, interpolate, yaml
 from agent.definitions.models import settings, values
 from agent.definitions.sources import decode, exports, parameters
@@ -75,6 +75,10 @@ def row(what: str) -> str:
         (
             "unacknowledged messages of a link",
             [f"`auto` {prefetch.MOST:,}", size(prefetch.BYTES_ON_THE_WAY)],
+        ),
+        (
+            "headers that a [rule](rules.md#headers) sets, or removes",
+            [f" {headers.MOST_RULES} of each", f"{headers.MOST_BYTES:,} bytes"],
         ),
         ("a message", [size(channel.MAX_BODY)]),
         ("a message in quarantine", [size(quarantine.LARGEST_TOGETHER)]),

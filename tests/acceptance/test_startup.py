@@ -85,7 +85,7 @@ def test_a_command_that_asks_an_agent_loads_nothing_that_asks_a_broker() -> None
         (("--help",), 18),
         (("status", "--url", NOBODY), 32),
         (("validate", "-c", SMALL), 62),
-        (("run", "-c", "missing.yaml"), 220),
+        (("run", "-c", "missing.yaml"), 228),
     ],
 )
 def test_a_command_loads_few_of_our_modules(arguments: tuple[str | Path, ...], most: int) -> None:

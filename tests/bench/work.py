@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from tests.bench.scene import Scene
@@ -96,6 +97,25 @@ class Shovel:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Amqp10Shovel(Shovel):
+    """The same by AMQP 1.0 at both ends, with the addresses of RabbitMQ 4. The plugin takes the vhost only so."""
+
+    def _definition(self, scene: Scene) -> dict[str, str]:
+        ends = {"src": scene.pair.up, "dest": scene.pair.down}
+        host = quote(f"vhost:{scene.vhost}", safe="")
+        return {
+            key: value
+            for end, node in ends.items()
+            for key, value in (
+                (f"{end}-protocol", "amqp10"),
+                (f"{end}-uri", f"amqp://guest:guest@127.0.0.1:{node.amqp_port}?hostname={host}"),
+                (f"{end}-address", f"/queues/{scene.queue}"),
+            )
+        }
+
+
 EXCHANGES: Final[Work] = Federation("^x", "exchanges")
 QUEUES: Final[Work] = Federation("^q", "queues")
 SHOVELS: Final[Work] = Shovel()
+AMQP10_SHOVELS: Final[Work] = Amqp10Shovel()

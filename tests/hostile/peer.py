@@ -34,15 +34,15 @@ class Peer:
         self.broker = broker
         self.writer = writer
         self.consumers: dict[int, str] = {}  # by channel
-        self._reader = reader
+        self.reader = reader
         self._missing = 0  # bytes of the body that comes
         self._body = b""
         self._confirmed: dict[int, int] = {}  # by channel
 
     async def read(self) -> tuple[int, int, bytes]:
         """The next frame: kind, channel, payload."""
-        kind, channel, size = frames.PREFIX.unpack(await self._reader.readexactly(frames.PREFIX.size))
-        payload = await self._reader.readexactly(size + 1)
+        kind, channel, size = frames.PREFIX.unpack(await self.reader.readexactly(frames.PREFIX.size))
+        payload = await self.reader.readexactly(size + 1)
         return kind, channel, payload[:-1]
 
     async def expect(self, method: Method) -> Call:
@@ -68,7 +68,7 @@ class Peer:
         self.broker.misbehaves()
 
     async def greet(self, properties: fields.Table = PROPERTIES) -> None:
-        await self._reader.readexactly(len(frames.PROTOCOL_HEADER))
+        await self.reader.readexactly(len(frames.PROTOCOL_HEADER))
         await self.say(0, methods.CONNECTION_START, minor=9, properties=properties, mechanisms="PLAIN", locales="en_US")
         await self.expect(methods.CONNECTION_START_OK)
 
@@ -83,7 +83,7 @@ class Peer:
         """Ends its side, and reads what still comes: closing with bytes unread would be a reset instead."""
         self.misbehaves()
         self.writer.write_eof()
-        while await self._reader.read(FRAME_MAX):
+        while await self.reader.read(FRAME_MAX):
             pass
 
     async def serve(self, instead: Mapping[Method, Answer] | None = None, *, confirms: bool = False) -> None:

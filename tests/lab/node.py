@@ -22,6 +22,8 @@ from tests.lab.waiting import NeverHappenedError, eventually
 
 MANAGEMENT: Final = "rabbitmq_management"
 DEFAULT_PLUGINS: Final = (MANAGEMENT, "rabbitmq_event_exchange")
+AMQP10_PLUGINS: Final = (*DEFAULT_PLUGINS, "rabbitmq_amqp1_0")
+"""Of releases before 4.0; later ones speak AMQP 1.0 anyway."""
 NATIVE_PLUGINS: Final = (
     *DEFAULT_PLUGINS,
     "rabbitmq_federation",

@@ -1,7 +1,7 @@
 """Tracks the publishes of a move: what doesn't get through stays at its source, unacknowledged until the move ends, and
 is counted by its reason. Nothing is tried again, and nothing is acknowledged that no queue has taken.
 
-Why: docs/decisions/0063-moves-on-the-data-path.md
+Why: docs/decisions/0065-moves-on-the-data-path.md
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from agent.amqp.data.header_table import Names
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names
+from agent.core.rules.headers import PROBE
 
-HEADER: Final = "x-federation-agent-probe"
-_NAMES: Final = Names(HEADER)
+_NAMES: Final = Names(PROBE)
 _QUEUES: Final = names.QUEUE_PREFIX.encode()  # probes are published to the default exchange with the key of a queue
 
 

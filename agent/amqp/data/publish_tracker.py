@@ -56,8 +56,14 @@ class Counts:
     refused: int = 0  # by the downstream, each time
     unpublishable: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
     quarantined: dict[str, int] = field(default_factory=dict)
+    converted_with_loss: dict[str, int] = field(default_factory=dict)  # by what the other protocol can't say
+    limited_seconds: float = 0.0  # in which its rate limit kept it from reading
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
     binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
+
+
+def _never(_: float, __: Callable[[], None]) -> None:
+    """In place of a timer."""
 
 
 def largest_taken(error: BrokerError) -> int | None:
@@ -77,9 +83,9 @@ class PublishTracker:
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_ack_mode", "_batches", "_channel", "_clock", "_counts", "_entering_quarantine", "_forwarded_before",
-        "_is_abandoned", "_measured", "_moved", "_no_quarantine", "_probes", "_probes_in_flight", "_settle",
-        "_unpublishable", "_upstream", "_withholds", "confirms", "held", "largest", "number", "on_held",
-        "on_returned", "outlet", "quarantined", "refused", "upstream_number",
+        "_instead_of_return", "_is_abandoned", "_measured", "_moved", "_no_quarantine", "_probes", "_probes_in_flight",
+        "_settle", "_unpublishable", "_upstream", "_withholds", "confirms", "held", "largest", "number", "on_held",
+        "on_returned", "outlet", "quarantined", "refused", "settled_up_to", "upstream_number",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +100,7 @@ class PublishTracker:
         largest: int | None = None,
         returns_are_counted: bool = False,
         give_up_after: float | None = None,
+        instead_of_return: Callable[[], None] | None = None,
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -104,6 +111,8 @@ class PublishTracker:
         from there; for more than `give_up_after` seconds only if no other message gets through.
 
         With `returns_are_counted`, each message that is given back is one step nearer to being dropped by its source.
+        Where a source takes nothing back, `instead_of_return` is called when refused messages would have to go back;
+        those that can't be published are held for good.
         """
         loop = asyncio.get_running_loop()
         later = later or loop.call_later
@@ -113,6 +122,7 @@ class PublishTracker:
         self.upstream_number = 0
         self.on_returned: Callable[[], None] | None = None  # before what is returned counts as confirmed
         self.on_held: Callable[[int], None] | None = None  # with how many didn't get through, and go back later
+        self.settled_up_to = 0  # the delivery up to which each is settled at the source, or nothing is left to settle
         self.held = held if ack_mode is AckMode.ON_CONFIRM else None
         self.largest = largest
         self._channel = channel
@@ -131,8 +141,12 @@ class PublishTracker:
             later=later,
             clock=self._clock,
         )
+        self._instead_of_return = instead_of_return
         self._unpublishable = Unpublishable(
-            later, self._give_back, self._clock, returns_are_counted=returns_are_counted
+            _never if instead_of_return else later,
+            self._give_back,
+            self._clock,
+            returns_are_counted=returns_are_counted,
         )
         self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
@@ -419,6 +433,7 @@ class PublishTracker:
             self._moved.set_result(None)
         if self._withholds or not self._settles:
             return
+        self.settled_up_to = self.confirms.settled
         singly, tag = self.confirms.acknowledge()
         for each in singly:
             self._say(methods.BASIC_ACK, each, 0)
@@ -452,6 +467,9 @@ class PublishTracker:
 
     def _give_back(self, tags: list[int]) -> None:
         if not self._settles:
+            return
+        if self._instead_of_return is not None:
+            self._instead_of_return()
             return
         self._counts.given_back += len(tags)
         self._return(tags)

@@ -24,11 +24,11 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.refusals import COMES_BACK_WITHIN, SPARINGLY, Refusals
+from agent.core.rules.headers import DELIVERY_COUNT
 from agent.core.rules.quarantine import QuarantineReason
 
-_NAME: Final = "x-delivery-count"
-RETURNS_MARK: Final = short_string(_NAME)
-_RETURNS: Final = Names(_NAME)
+RETURNS_MARK: Final = short_string(DELIVERY_COUNT)
+_RETURNS: Final = Names(DELIVERY_COUNT)
 _UNKNOWN: Final = b"", 0
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written

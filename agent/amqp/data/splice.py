@@ -2,7 +2,8 @@
 
 One pass over what a `recv` brought: for a delivery the publish that is prepared for its exchange and routing key goes
 out, the content header grows by prepared entries, bodies are copied as they are. What is out of the ordinary (a header
-that is there already, a user id, properties to replace, frames too large for the other side) takes a longer way.
+that is there already, a user id, properties to replace, frames too large for the other side) takes a longer way. A
+message that loses headers by the rules of an operator takes one in between.
 
 A message is published when all of it is here, so that a connection that dies midway leaves nothing behind. Only
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.data.capture import Capture
+from agent.amqp.data.header_rules import HeaderRules
 from agent.amqp.data.held import Received, Ways
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.prepared import PUBLISH, Prepared
@@ -75,9 +77,9 @@ class DeliveryForwarder:
         "_added", "_address", "_around", "_at_once", "_awaits_header", "_begun", "_bytes", "_came_again", "_capture",
         "_changes", "_channel", "_chooser", "_counted", "_has_dropped", "_is_careful", "_is_midway", "_keeps_returned",
         "_largest", "_last_allowed", "_mark", "_may_be_probe", "_missing", "_number", "_other_marks", "_out",
-        "_poison_check", "_prepared", "_prepared_for", "_redelivered", "_rewriter", "_rewritten", "_room", "_size",
-        "_skips", "_stays", "_tag", "_tags", "_target", "_target_number", "_uncounted", "_unusual", "_was_added",
-        "on_exhausted", "probes",
+        "_poison_check", "_prepared", "_prepared_for", "_redelivered", "_remaining", "_rewriter", "_rewritten", "_room",
+        "_size", "_skips", "_stays", "_tag", "_tags", "_target", "_target_number", "_uncounted", "_unusual",
+        "_was_added", "on_exhausted", "on_published", "probes",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +109,7 @@ class DeliveryForwarder:
         self._target = target
         self._target_number = target.number
         self._rewriter = rewriter
+        self._remaining = rewriter.remaining if isinstance(rewriter, HeaderRules) else None
         self._prepared = Prepared(rewriter, destination, number=target.number)
         self._mark, *others = rewriter.marks or (b"",)
         self._other_marks = (*others, RETURNS_MARK) if keeps_returned else tuple(others)
@@ -123,6 +126,7 @@ class DeliveryForwarder:
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
         self.on_exhausted: Callable[[], None] | None = None  # called when the last that may be taken is here
+        self.on_published: Callable[[int, int], None] | None = None  # with how many of what size, once or twice a read
         self._last_allowed = _UNLIMITED if limit is None else limit  # by its delivery tag
         self._at_once = min(self._room, self._largest)
         # The message that is being read
@@ -236,6 +240,7 @@ class DeliveryForwarder:
         known, prepare = self._prepared.known, self._prepared.add
         tails, tail_mask = TAILS, TAIL_MASK
         mark, others, unusual, room, at_once = self._mark, self._other_marks, self._unusual, self._room, self._at_once
+        remaining = self._remaining
         view = memoryview(buffer)  # written out before the buffer is read into again
         out, prepared_for, added, came_again = self._out, self._prepared_for, self._added, self._came_again
         last, size_of_all = self._tag, 0
@@ -284,10 +289,23 @@ class DeliveryForwarder:
                     (length,) = _U32.unpack_from(buffer, where)
                     where += 4
                     past = where + length
-                    if past >= body or (mark and buffer.find(mark, where, past) >= 0):
+                    if past >= body:
                         break
-                    if others and _has_any(others, buffer, where, past):
-                        break
+                    if (mark and buffer.find(mark, where, past) >= 0) or (
+                        others and _has_any(others, buffer, where, past)
+                    ):
+                        if remaining is None or not self._splice_remaining(
+                            buffer, header, (where, past), around, entry
+                        ):
+                            break
+                        _CHANNEL.pack_into(buffer, body + 1, target_number)
+                        out.append(view[body:after])
+                        last = tag
+                        size_of_all += body_size
+                        if redelivered:
+                            came_again.append(tag)
+                        at = after
+                        continue
                 else:
                     entry = around[2 + redelivered]
                     past = where
@@ -319,6 +337,36 @@ class DeliveryForwarder:
         self._tag = last
         self._bytes += size_of_all
         return at
+
+    def _splice_remaining(
+        self, buffer: bytearray, at: int, table: tuple[int, int], around: tuple[bytes, ...], entry: bytes
+    ) -> bool:
+        """Write the publish and the header with those of its headers that rules let remain, and the entry before them;
+        return False if the message has to be rewritten. `at` is where the header begins, `table` where its table begins
+        and ends, without its length."""
+        where, past = table
+        size = _PREFIX.unpack_from(buffer, at)[2]
+        end = at + _OVERHEAD + size - 1
+        if past - where > _MOST_JUDGED or self._keeps_returned or self._remaining is None:
+            return False
+        try:
+            remaining = self._remaining(bytes(buffer[where - 4 : past]))
+        except CodecError:
+            return False
+        if remaining is None or end_of(buffer, past, _FLAGS.unpack_from(buffer, at + _TO_FLAGS)[0]) != end:
+            return False
+        length = len(remaining) - 4 + len(entry)
+        size += length - (past - where)
+        if size > self._room:
+            return False
+        received = Received(bytes(buffer[at + _TO_FLAGS : end]))
+        _U32.pack_into(buffer, where - 4, length)
+        _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
+        self._out += (around[PUBLISH], buffer[at:where], entry, remaining[4:], buffer[past : end + 1])
+        self._prepared_for.append(around)
+        self._added.append(received)
+        self._rewritten += len(received.properties)
+        return True
 
     def _deliver(self, buffer: bytearray, at: int, after: int) -> None:
         if self._awaits_header or self._missing:
@@ -554,9 +602,14 @@ class DeliveryForwarder:
         self._target.published(
             self._tags, self._bytes, came_again=self._came_again, ways=ways, rewritten=self._rewritten
         )
+        if self.on_published is not None:
+            self.on_published(len(self._tags), self._bytes)
         self._tags, self._prepared_for, self._added, self._came_again = [], [], [], []
         self._bytes, self._rewritten = 0, 0
 
 
 def _has_any(marks: tuple[bytes, ...], data: bytes | bytearray, at: int, end: int) -> bool:
-    return any(data.find(mark, at, end) >= 0 for mark in marks)
+    for mark in marks:  # noqa: SIM110 - a generator costs each message as much as a search
+        if data.find(mark, at, end) >= 0:
+            return True
+    return False

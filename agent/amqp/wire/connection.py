@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
@@ -188,6 +188,13 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def redacted(self, text: str) -> str:
         return self._terms.redacted(text)
+
+    def lost(self, number: int, reasons: Iterable[str]) -> None:
+        """Count what a message of a channel lost by being converted to another protocol."""
+        channel = self._channels.get(number)
+        if channel is not None and channel.losses is not None:
+            for reason in reasons:
+                channel.losses[reason] = channel.losses.get(reason, 0) + 1
 
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)

@@ -11,6 +11,7 @@ from agent.core.addresses.url_text import MAX_VHOST, TLS_KEYS, Tls, UrlParts, de
 from agent.errors import UriError
 
 GUEST = "guest"
+ANONYMOUS = "anon"  # as native AMQP 1.0 shovels write it; that is the default where no user is named
 DEFAULT_HEARTBEAT = 10
 DEFAULT_CONNECTION_TIMEOUT = 60_000
 MIN_FRAME_MAX = 4096
@@ -21,7 +22,8 @@ _TUNING_KEYS = {
     "channel_max": 2**16 - 1,
     "frame_max": 2**31 - 1,
 }
-_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", *TLS_KEYS})
+_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", "hostname", "sasl", *TLS_KEYS})
+_VHOST = "vhost:"
 _DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
@@ -47,6 +49,7 @@ class AmqpUri:
     frame_max: int | None = None
     mechanisms: tuple[Mechanism, ...] = ()
     tls: Tls | None = None
+    hostname: str | None = None  # for AMQP 1.0, where it isn't the host or made from the path
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -88,11 +91,12 @@ def parse(text: str) -> AmqpUri:
     parts = url_text.split(text, tuple(_DEFAULT_PORTS))
     if parts.path and "/" in parts.path[1:]:
         raise UriError("the path names one vhost; write a '/' inside its name as %2F")
-    vhost = decode(parts.path[1:]) if parts.path else ""
+    query = dict(reversed(parts.query))
+    path = _path(parts, query)
+    vhost = decode(path[1:]) if path else ""
     if len(vhost.encode()) > MAX_VHOST:
         raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
     url_text.refuse_nul(vhost, "the path")
-    query = dict(reversed(parts.query))
     secure = parts.scheme == "amqps"
     tuning = {key: url_text.number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
     if 0 < tuning.get("frame_max", 0) < MIN_FRAME_MAX:
@@ -103,8 +107,13 @@ def parse(text: str) -> AmqpUri:
         port=parts.port,
         user=parts.user,
         password=parts.password,
-        path=parts.path,
-        mechanisms=tuple(_mechanism(value) for key, value in parts.query if key == "auth_mechanism"),
+        path=path,
+        mechanisms=tuple(
+            _mechanism(value)
+            for key, value in parts.query
+            if key == "auth_mechanism" or (key == "sasl" and value != ANONYMOUS)
+        ),
+        hostname=query.get("hostname"),
         tls=url_text.read_tls(query) if secure else None,
         warnings=_warnings(parts, query, tuning),
         **tuning,
@@ -141,6 +150,14 @@ def from_parts(
     )
 
 
+def _path(parts: UrlParts, query: dict[str, str]) -> str | None:
+    """The path, which names the vhost. Native AMQP 1.0 shovels name it by `hostname=vhost:NAME` instead."""
+    hostname = query.get("hostname", "")
+    if parts.path in (None, "/") and hostname.startswith(_VHOST):
+        return "/" + encode(hostname.removeprefix(_VHOST))
+    return parts.path
+
+
 def _mechanism(value: str) -> Mechanism:
     try:
         return Mechanism(value.lower())
@@ -150,7 +167,7 @@ def _mechanism(value: str) -> Mechanism:
 
 def _warnings(parts: UrlParts, query: dict[str, str], tuning: dict[str, int]) -> tuple[str, ...]:
     found = list(url_text.warn_unknown(query, _KNOWN_KEYS))
-    if parts.path == "/":
+    if _path(parts, query) == "/":
         found.append("the URI's bare trailing '/' means the vhost named '' to RabbitMQ; write /%2f for the vhost '/'")
     found += url_text.warn_tls(query, scheme=parts.scheme, secure="amqps")
     if 0 < tuning.get("frame_max", 0) < FRAME_MAX_SINCE_4_1:

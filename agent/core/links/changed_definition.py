@@ -19,9 +19,10 @@ _DIGITS: Final = 16
 
 def needs_restart(running: Link, wanted: Link) -> bool:
     """True if the change needs a restart. These don't: another policy that asks for the same link, another place of its
-    definition, another password of the same user, `lag-critical`, which is only compared with, and `management`, which
-    no message needs."""
-    return running != wanted and _essence(running) != _essence(wanted)
+    definition, another password of the same user, `lag-critical`, which is only compared with, `management`, which no
+    message needs, and another `rate-limit`. A link that had none needs a connection of its own for it."""
+    needs_connection = running.settings.rate_limit is None and wanted.settings.rate_limit is not None
+    return running != wanted and (needs_connection or _essence(running) != _essence(wanted))
 
 
 def has_other_passwords(running: Link, wanted: Link) -> bool:
@@ -50,7 +51,7 @@ def _without_passwords(uris: Iterable[AmqpUri]) -> tuple[AmqpUri, ...]:
 def _essence(link: Link) -> Link:
     if isinstance(link, ShovelLink):
         return _shovel_essence(link)
-    uris, settings = _without_passwords(link.uris), replace(link.settings, lag_critical=None)
+    uris, settings = _without_passwords(link.uris), replace(link.settings, lag_critical=None, rate_limit=None)
     plain = replace(link, uris=uris, management=(), policy="", settings=settings)
     if isinstance(plain, ExchangeLink):
         return replace(plain, exchange=replace(plain.exchange, policy=None))
@@ -63,14 +64,14 @@ def _shovel_essence(link: ShovelLink) -> ShovelLink:
         source_uris=_without_passwords(link.shovel.source_uris),
         destination_uris=_without_passwords(link.shovel.destination_uris),
         place=_ANYWHERE,
-        settings=replace(link.settings, lag_critical=None),
+        settings=replace(link.settings, lag_critical=None, rate_limit=None),
     )
     return replace(link, uris=_without_passwords(link.uris), shovel=shovel)
 
 
 def asks_the_same(former: Link, now: Link) -> bool:
-    """True if two definitions differ at most in credentials, or in what is only compared with. Such a difference is no
-    reason to move again what a shovel has moved, or counted, before."""
+    """True if two definitions differ at most in credentials, in how fast messages may move, or in what is only compared
+    with. Such a difference is no reason to move again what a shovel has moved, or counted, before."""
     if isinstance(former, ShovelLink) and isinstance(now, ShovelLink):
         return _asked(former) == _asked(now)
     return not needs_restart(former, now)

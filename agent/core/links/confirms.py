@@ -65,6 +65,11 @@ class Confirms:
         return self._acknowledged
 
     @property
+    def settled(self) -> int:
+        """The delivery up to which each is settled."""
+        return self._lowest - 1
+
+    @property
     def unacknowledged(self) -> int:
         """The number of deliveries that are confirmed and not yet returned by `acknowledge`: an earlier one isn't
         settled, or nobody has called it."""

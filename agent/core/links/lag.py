@@ -158,11 +158,13 @@ class LinkRate:
 
 @dataclass(frozen=True, slots=True)
 class LagDescription:
-    """`is_at_prefetch`: messages flow, and it has as many unconfirmed as its definition allows, which isn't `auto`."""
+    """`is_at_prefetch`: messages flow, and it has as many unconfirmed as its definition allows, which isn't `auto`.
+    `is_limited`: its rate limit holds it."""
 
     text: str
     is_catching_up: bool = False
     is_at_prefetch: bool = False
+    is_limited: bool = False
 
 
 NO_LAG: Final = LagDescription("")
@@ -176,25 +178,35 @@ def describe_lag(
     flow: LinkRate,
     held: tuple[int, int],
     is_auto: bool,
+    limited_by: str = "",
 ) -> LagDescription:
     """Describe how far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out
     47/s, all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed; with
-    `is_auto` the agent decides how many it may have."""
+    `is_auto` the agent decides how many it may have. `limited_by` is the rate limit that holds it, as text."""
+    is_limited = bool(limited_by)
     if limit.seconds is not None:
         far = f"{in_full(round(behind or 0.0))} behind (limit {in_words(limit.seconds)})"
     else:
         far = f"{counted(backlog or 0, 'message waits', 'messages wait')} (limit {limit.messages or 0:,})"
+    if is_limited:
+        far += f", {held_to(limited_by)}"
     if flow.growth is None:
-        return LagDescription(f"{far}: out {_per_second(flow.rate)}")
+        return LagDescription(f"{far}: out {_per_second(flow.rate)}", is_limited=is_limited)
     shrinking = -flow.growth
     if backlog and shrinking * 60 > SHRINKS * backlog:
         left = in_words(backlog / shrinking)
-        return LagDescription(f"{far}: catching up at {_per_second(shrinking)}, about {left} left", is_catching_up=True)
+        text = f"{far}: catching up at {_per_second(shrinking)}, about {left} left"
+        return LagDescription(text, is_catching_up=True, is_limited=is_limited)
     unsettled, prefetch = held
     is_used_up = 0 < prefetch <= unsettled
     used_up = f", all {prefetch:,} of its prefetch unconfirmed" if is_used_up else ""
     text = f"{far}: in {_per_second(max(0.0, flow.rate + flow.growth))}, out {_per_second(flow.rate)}{used_up}"
-    return LagDescription(text, is_at_prefetch=is_used_up and not is_auto and flow.rate > 0)
+    return LagDescription(text, is_at_prefetch=is_used_up and not is_auto and flow.rate > 0, is_limited=is_limited)
+
+
+def held_to(limit: str) -> str:
+    """Text on a link whose rate limit holds messages back."""
+    return f"held to its rate-limit of {limit}"
 
 
 def _per_second(rate: float) -> str:

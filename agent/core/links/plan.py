@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from agent.core.addresses.rabbitmq_address import addressed
 from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import (
     Connect,
@@ -26,6 +27,8 @@ from agent.core.links.upstream_steps import (
     upstream_steps,
 )
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     Binding,
     DeclaredExchange,
     Exchange,
@@ -41,7 +44,7 @@ from agent.core.model import (
     ShovelPlace,
     native_link,
 )
-from agent.core.rules import declarations
+from agent.core.rules import declarations, names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.core.text.quantities import counted
@@ -104,6 +107,7 @@ class Sight:
     error: str | None = None
     failure: Failure = UNKNOWN  # where there is an error
     destination: Sight | None = None  # of a shovel, whose other end this is
+    declares_queue: bool = False  # it is missing at an address of AMQP 1.0, and the shovel declares it
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
     running: RunningLink | None = None  # the same link of that agent
 
@@ -204,7 +208,7 @@ def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
             like = declarations.like_queue(link.queue)
             actions = (_queue(sight, link.remote_name, like, missing=missing, exists=exists),)
         case ShovelLink():
-            actions = tuple(_shovel_queues(link, sight))
+            actions = (*_shovel_queues(link, sight), *_stream_place(link, sight, downstream))
     return PlannedLink(link, outlook, reason, sight.broker, actions=actions)
 
 
@@ -314,6 +318,20 @@ def _queue(sight: Sight, name: str, arguments: Table, *, missing: str, exists: s
     return Action(Verb.KEEP, sight.broker, vhost, "queue", name, sight.in_queue(queue.messages) + exists)
 
 
+def _stream_place(link: ShovelLink, sight: Sight, downstream: Downstream) -> Iterator[Action]:
+    if not link.shovel.reads_stream:
+        return
+    name, vhost = names.stream_offset(link.vhost, link.name, downstream.cluster), sight.site.vhost if sight.site else ""
+    if sight.seen.remembers_offset:
+        why = "exists; the shovel goes on in the stream behind the offset in it"
+        yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)
+    else:
+        why = "remembers how far the stream is copied"
+        yield Action(
+            Verb.CREATE, sight.broker, vhost, "queue", name, why, declarations.offset_queue(limits_deliveries=False)
+        )
+
+
 def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
     """The broker that the reason for the outlook is about: the destination of a shovel whose source has all that it
     needs, otherwise the broker at the other end."""
@@ -356,5 +374,11 @@ def _shovel_queues(link: ShovelLink, sight: Sight) -> Iterator[Action]:
     """The queues of its definition; what a shovel declares for an exchange goes with its connection."""
     ends = ((link.shovel.source, sight, "source"), (link.shovel.destination, sight.destination, "destination"))
     for place, seen, end in ends:
-        if seen is not None and isinstance(place, QueueSource | QueueDestination):
-            yield _queue(seen, place.queue, place.arguments, missing=f"missing at the {end}; declared durable")
+        missing = f"missing at the {end}; declared durable"
+        match place:
+            case QueueSource(queue, arguments) | QueueDestination(queue, arguments) if seen is not None:
+                yield _queue(seen, queue, arguments, missing=missing)
+            case AddressSource(address) | AddressDestination(address) if seen is not None:
+                found = addressed(address)
+                if found is not None and (seen.declares_queue or seen.seen.queue is not None):
+                    yield _queue(seen, found.name, EMPTY, missing=missing)

@@ -104,7 +104,7 @@ class Seen:
     """The objects that exist upstream.
 
     `unusable` are letters whose internal exchange has other arguments, or a type that the broker no longer knows:
-    trying to declare it showed that.
+    trying to declare it showed that. `remembers_offset`: the queue exists that remembers how far a stream was copied.
     """
 
     exchange_exists: bool = False
@@ -113,6 +113,7 @@ class Seen:
     canary_exists: bool = False
     known: Known | None = None
     unusable: frozenset[str] = field(default=frozenset())
+    remembers_offset: bool = False
 
     def without(self, letter: str) -> Seen:
         """The same, and that the internal exchange of this letter is unusable."""

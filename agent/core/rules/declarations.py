@@ -22,6 +22,13 @@ def queue_arguments(settings: LinkSettings) -> Table:
     return (*numbers, PURPOSE, ("x-queue-type", fields.text(settings.queue_type)))
 
 
+def offset_queue(*, limits_deliveries: bool) -> Table:
+    """The arguments of the queue that remembers a place in a stream, which is to be as safe as the stream. Each look
+    into it counts as a delivery, so where brokers limit these, it has no limit. Former ones take -1 for none at all."""
+    unlimited = (("x-delivery-limit", fields.long(-1)),) if limits_deliveries else ()
+    return (*unlimited, ("x-max-length", fields.long(1)), (TYPE, fields.text(QueueType.QUORUM)))
+
+
 def internal_arguments(max_hops: int, downstream: Site) -> Table:
     """The arguments of an exchange of the plugin's own type, which itself drops messages that have reached max-hops."""
     return (

@@ -60,6 +60,16 @@ def canary(exchange: str, queue: str, vhost: str) -> str | None:
     return next((name for name in (readable, short) if len(name.encode(errors="surrogateescape")) <= room), None)
 
 
+def stream_offset(vhost: str, shovel: str, cluster: str) -> str:
+    """The queue that remembers how far a shovel has copied a stream. Shovels of several clusters may have the same name
+    and read the same stream, each from its own place. A readable name if it fits, else with a digest of it."""
+    readable = f"{AGENT_PREFIX}offset of {vhost}/{shovel} -> {cluster}"
+    encoded = readable.encode(errors="surrogateescape")
+    if len(encoded) <= _SHORT:
+        return readable
+    return f"{AGENT_PREFIX}offset ({hashlib.blake2s(encoded, digest_size=16).hexdigest()})"
+
+
 def is_permanent(exchange: str) -> bool:
     """True if an exchange of this name can't be deleted."""
     return exchange.startswith("amq.")

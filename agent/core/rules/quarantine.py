@@ -8,6 +8,9 @@ from typing import Final
 from agent.core.rules.names import AGENT_PREFIX
 
 QUEUE: Final = AGENT_PREFIX + "quarantine"
+HEADERS: Final = "x-quarantine-"
+"""The beginning of the names of all its headers."""
+
 REASON: Final = "x-quarantine-reason"
 LINK: Final = "x-quarantine-link"
 TIME: Final = "x-quarantine-time"

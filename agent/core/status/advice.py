@@ -72,15 +72,22 @@ def advice(
             f"Declare the {kind.removesuffix(' deleted')} again on {broker}, and its link begins anew. If it was "
             f"meant to go, run `federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
         )
-    if kind is FailureKind.BEHIND and error:
-        return f"Look first at what holds the links up: {error}."
-    if kind is FailureKind.BEHIND and lag.is_catching_up:
-        return f"Wait: the links forward more than is published on {broker}, so there is nothing else to do."
-    if kind is FailureKind.BEHIND and lag.is_at_prefetch:
-        return _RAISE_PREFETCH
+    if kind is FailureKind.BEHIND and (found := _behind(broker, error, lag)):
+        return found
     if kind is FailureKind.NO_CONFIRMS and vhosts:
         return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}. {_EMPTY}"
     return _ADVICE[kind].format(broker=broker) + _rest(kind, errors, failures)
+
+
+def _behind(broker: str, error: str, lag: LagDescription) -> str:
+    """Advice about links that are behind for a known reason; empty without one."""
+    if error:
+        return f"Look first at what holds the links up: {error}."
+    if lag.is_catching_up:
+        return f"Wait: the links forward more than is published on {broker}, so there is nothing else to do."
+    if lag.is_limited:
+        return _RAISE_LIMIT
+    return _RAISE_PREFETCH if lag.is_at_prefetch else ""
 
 
 _EMPTY: Final = "`federation-agent move --help` shows how to take what is in one elsewhere."
@@ -216,6 +223,10 @@ _SLOW_PATH: Final = "look at the downstream's disks and CPU and at the path"
 _RAISE_PREFETCH: Final = (
     "Raise `prefetch-count`, of a shovel `src-prefetch-count`, or remove it, and the agent adapts it to the path. If "
     f"the links still forward less than is published, {_SLOW_PATH}."
+)
+_RAISE_LIMIT: Final = (
+    "Raise `rate-limit`, which holds the links, or remove it, if more may go through; neither restarts a link. "
+    "Otherwise allow more in `lag-critical`."
 )
 _ADVICE: Final = {
     **{kind: f"{text} {_ALARM}" for kind, text in CLEARING.items()},

@@ -40,7 +40,7 @@ def label(node: Node) -> str:
 
 def end_label(end: CarrierEnd) -> str:
     """The label of an end. An exchange has the same as in `label`, so that both are drawn as one."""
-    return _in_vhost(end.cluster, end.vhost, end.name if end.kind == "exchange" else f"queue {end.name}")
+    return _in_vhost(end.cluster, end.vhost, end.name if end.kind == "exchange" else f"{end.kind} {end.name}")
 
 
 def carrier_label(carrier: Carrier) -> str:
@@ -54,7 +54,7 @@ def _in_vhost(cluster: str, vhost: str, name: str) -> str:
 def _places(graph: Graph, carriers: Iterable[Carrier]) -> dict[str, str]:
     """The shape of each label: exchanges are round, queues have corners."""
     ends = sorted({end for carrier in carriers for end in (carrier.source, carrier.destination)})
-    queues = {end_label(end): "rect" if end.kind == "queue" else "circle" for end in ends}
+    queues = {end_label(end): "circle" if end.kind == "exchange" else "rect" for end in ends}
     return {label(node): "circle" for node in graph.nodes} | queues
 
 

@@ -37,11 +37,11 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CarrierEnd:
-    """The queue or exchange that a queue link or a shovel takes messages from, or brings them to."""
+    """What a queue link or a shovel takes messages from, or brings them to."""
 
     cluster: str
     vhost: str
-    kind: str  # exchange | queue
+    kind: str  # exchange | queue | address, of AMQP 1.0
     name: str
 
 

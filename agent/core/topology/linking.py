@@ -6,8 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agent.core.addresses.rabbitmq_address import node_at
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, Link, QueueLink, ShovelLink, ShovelPlace
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeDestination,
+    ExchangeLink,
+    ExchangeSource,
+    Link,
+    QueueLink,
+    ShovelLink,
+    ShovelPlace,
+)
 from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Hop, Node
 from agent.core.topology.members import Address, Member, address_of, address_text, is_loopback, supposed_names
 
@@ -114,6 +125,8 @@ def _carrier(link: Link, member: Member, directory: Directory) -> Carrier | None
 
 def _end(place: ShovelPlace, uris: tuple[AmqpUri, ...], member: Member, directory: Directory) -> CarrierEnd:
     cluster, vhost = directory.cluster_of(uris, member), uris[0].vhost("/")
+    if isinstance(place, AddressSource | AddressDestination):
+        return CarrierEnd(cluster, vhost, *node_at(place.address))
     if isinstance(place, ExchangeSource | ExchangeDestination):
         name = "each message's own exchange" if place.exchange is None else place.exchange or "(default exchange)"
         return CarrierEnd(cluster, vhost, "exchange", name)

@@ -126,6 +126,16 @@ class LinkSettingsModel(StrictModel):
         "How far a link may fall behind before that counts as trouble: a time such as `5m`, or a number of messages "
         "that wait; `off` by default."
     )
+    set_headers: values.SetHeaders = key(
+        "Headers that every message gets, with their values, in place of those that it has of these names "
+        "([rules](rules.md)); none by default."
+    )
+    remove_headers: values.RemovedHeaders = key(
+        "Names of headers to remove from messages; `NAME*` stands for all that begin so. None by default."
+    )
+    rate_limit: values.RateLimits = key(
+        "The most `messages`, `bytes` of their bodies, or both, that a link forwards in a second; `off` by default."
+    )
 
     def settings(self) -> dict[str, Any]:
         return {name: value for name, value in self.written().items() if name in LinkSettingsModel.model_fields}

@@ -1,22 +1,33 @@
-"""Shovels: the keys of RabbitMQ's dynamic shovels for AMQP 0-9-1, older spellings included."""
+"""Shovels: the keys of RabbitMQ's dynamic shovels for all of its protocols, older spellings included."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from agent.core import model
+from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.streams import check_stream, with_time
 from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
-PROTOCOL = "amqp091"
+AMQP10 = "amqp10"
+_OF_AMQP10 = frozenset(
+    {"src-address", "dest-address", "dest-properties", "dest-application-properties", "dest-message-annotations"}
+)
+_NOT_OF_AMQP10 = frozenset(
+    {"src-queue", "src-exchange", "src-exchange-key", "src-queue-args", "dest-queue", "dest-exchange"}
+    | {"dest-exchange-key", "dest-queue-args", "dest-publish-properties", "publish-properties"}
+)
+_IGNORED = frozenset({"dest-properties", "dest-application-properties", "dest-message-annotations"})
 DEPRECATED = {"deprecated": True}
 
 
@@ -36,13 +47,7 @@ DeleteAfterKey = Annotated[
 ]
 
 
-def _protocol(value: str) -> str:
-    if value != PROTOCOL:
-        raise refuse(f"only {PROTOCOL} is supported; use the broker's own plugin for other protocols")
-    return value
-
-
-Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PROTOCOL})]
+Protocol = Literal["amqp091", "amqp10", "local"]
 
 
 class PropertiesModel(SnakeCaseModel):
@@ -78,6 +83,7 @@ _SPELLINGS = {
     "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
     "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
     **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+    **{name: (name,) for name in ("set_headers", "remove_headers", "rate_limit")},
 }
 """The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
@@ -88,23 +94,30 @@ class ShovelModel(StrictModel):
     noun = "a shovel"
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": ["src-queue"]}, {"required": ["src-exchange"]}],
+            "oneOf": [{"required": [key]} for key in ("src-queue", "src-exchange", "src-address")],
             "not": {"required": ["dest-queue", "dest-exchange"]},
+            "dependentRequired": {f"{end}-address": [f"{end}-protocol"] for end in ("src", "dest")},
         }
     )
 
     src_uri: values.AmqpUris = Field(
         description="AMQP URI of the source, or a list of interchangeable ones; mandatory."
     )
-    src_protocol: Protocol = key("`amqp091`, the only one.")
+    src_protocol: Protocol = key(
+        "`amqp091` (default), `amqp10`, or `local`: the downstream itself, whatever host the URI names."
+    )
+    src_address: values.Text = key("With `amqp10`: address to read from, as its broker spells them; mandatory.")
     src_queue: values.Name = key("Queue to consume from; this or `src-exchange`.")
     src_exchange: values.ShortText = key(
         "Exchange to consume from, through the shovel's own queue; this or `src-queue`."
     )
     src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
-    src_consumer_args: values.Arguments = key("Arguments to consume with, such as `x-priority`.")
-    src_consumer_name: values.ShortText = key("Consumer tag.")
+    src_consumer_args: values.Arguments = key(
+        "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
+        "shovel begins there. With `amqp10`, filters of the source."
+    )
+    src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
@@ -112,30 +125,56 @@ class ShovelModel(StrictModel):
     src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
         "Seconds after which it stops."
     )
-    src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
+    src_predeclared: bool = key(
+        "Whether `src-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
+    )
     dest_uri: values.AmqpUris = Field(
         description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
     )
-    dest_protocol: Protocol = key("`amqp091`, the only one.")
+    dest_protocol: Protocol = key("`amqp091` (default), `amqp10`, or `local`, as `src-protocol`.")
+    dest_address: values.Text = key("With `amqp10`: address to write to, as its broker spells them; mandatory.")
+    dest_properties: dict[str, Any] = key("With `amqp10`: ignored, as by RabbitMQ since 4.2.")
+    dest_application_properties: dict[str, Any] = key("With `amqp10`: ignored, as `dest-properties`.")
+    dest_message_annotations: dict[str, Any] = key("With `amqp10`: ignored, as `dest-properties`.")
     dest_queue: values.Name = key("Queue to publish to; this or `dest-exchange`.")
     dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
-    dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
+    dest_predeclared: bool = key(
+        "Whether `dest-queue` has to exist already; false by default. With `amqp10` the agent declares a missing "
+        "queue of RabbitMQ 4 only."
+    )
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
-    dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
-    dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
+    dest_add_forward_headers: bool = key(
+        "Whether to add the header `x-shovelled`, with `amqp10` annotations such as `x-opt-shovelled-by`; false by "
+        "default."
+    )
+    dest_add_timestamp_header: bool = key(
+        "Whether to add the header `x-shovelled-timestamp`, with `amqp10` the annotation `x-opt-shovelled-timestamp`; "
+        "false by default."
+    )
     ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
-        "while it takes others; `never` for none. 10 minutes by default."
+        "while it takes others; `never` for none. 10 minutes by default. No quarantine is beside a source of `amqp10`."
     )
     lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
+    )
+    set_headers: values.SetHeaders = key(
+        "Headers that every message gets, with their values, in place of those that it has of these names "
+        "([rules](rules.md)); none by default."
+    )
+    remove_headers: values.RemovedHeaders = key(
+        "Names of headers to remove from messages; `NAME*` stands for all that begin so. None by default."
+    )
+    rate_limit: values.RateLimits = key(
+        "The most `messages`, `bytes` of their bodies, or both, that the shovel forwards in a second; `off` by default."
     )
     prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
@@ -149,33 +188,47 @@ class ShovelModel(StrictModel):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if ("src-queue" in raw) == ("src-exchange" in raw):
+        is_amqp10 = raw.get("src-protocol") == AMQP10
+        if not is_amqp10 and "src-address" not in raw and ("src-queue" in raw) == ("src-exchange" in raw):
             spot.error("a shovel needs either src-queue or src-exchange, and not both", key=True)
         if "dest-queue" in raw and "dest-exchange" in raw:
             spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
         after = raw.get("src-delete-after", raw.get("delete-after"))
+        name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
-            name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
+        if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
+            report = spot.warn if spot.native else spot.error
+            report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
+        for end in ("src", "dest"):
+            _check_protocol(end, raw, spot)
+        if is_amqp10 and raw.get("dest-protocol") == AMQP10:
+            for key_ in sorted({"set-headers", "remove-headers"} & raw.keys()):
+                spot.error(f"{key_} needs an end of amqp091: between two of amqp10 messages go on as they are", key_)
         _report_keys_without_effect(raw, spot)
+        check_stream(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
             name=name,
-            source_uris=self.src_uri,
-            destination_uris=self.dest_uri,
+            source_uris=_reached(self.src_uri, self.src_protocol),
+            destination_uris=_reached(self.dest_uri, self.dest_protocol),
             place=place,
             source=self._source(),
             destination=self._destination(),
             settings=self._settings(),
         )
 
-    def _source(self) -> model.QueueSource | model.ExchangeSource:
+    def _source(self) -> model.ShovelSource:
+        if self.src_protocol == AMQP10:
+            return model.AddressSource(self.src_address, bool(self.src_predeclared))
         if "src_exchange" in self.model_fields_set:
             return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
         return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
-    def _destination(self) -> model.QueueDestination | model.ExchangeDestination:
+    def _destination(self) -> model.ShovelDestination:
+        if self.dest_protocol == AMQP10:
+            return model.AddressDestination(self.dest_address, bool(self.dest_predeclared))
         if "dest_queue" not in self.model_fields_set:
             return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
         return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))
@@ -187,13 +240,17 @@ class ShovelModel(StrictModel):
             for key in keys
             if key in self.model_fields_set
         }
+        if "consumer_arguments" in written:
+            written["consumer_arguments"] = with_time(written["consumer_arguments"])
         if "publish_properties" in written:
             written["publish_properties"] = written["publish_properties"].to_core()
+        if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
+            del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
-        warn_uris(self.src_uri, spot, "src-uri")
-        warn_uris(self.dest_uri, spot, "dest-uri")
+        warn_uris(_reached(self.src_uri, self.src_protocol), spot, "src-uri")
+        warn_uris(_reached(self.dest_uri, self.dest_protocol), spot, "dest-uri")
 
 
 def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
@@ -205,8 +262,26 @@ def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
         report("dest-exchange-key does nothing with dest-queue", "dest-exchange-key", key=True)
 
 
-def other_protocol(raw: Mapping[str, Any]) -> Literal["src-protocol", "dest-protocol"] | None:
-    """The key that names an unsupported protocol, if any."""
-    if raw.get("src-protocol", PROTOCOL) != PROTOCOL:
-        return "src-protocol"
-    return "dest-protocol" if raw.get("dest-protocol", PROTOCOL) != PROTOCOL else None
+def _check_protocol(end: str, raw: Mapping[str, Any], spot: Spot) -> None:
+    """Report keys of one end that belong to another protocol than it has."""
+    is_amqp10, address = raw.get(f"{end}-protocol") == AMQP10, f"{end}-address"
+    own = {name for name in raw if name.startswith(f"{end}-") or (end == "dest" and name == "publish-properties")}
+    foreign = own & (_NOT_OF_AMQP10 if is_amqp10 else _OF_AMQP10)
+    for name in sorted(foreign):
+        other = f"is a key of amqp091; with {end}-protocol: amqp10 write {address}"
+        spot.error(f"{name} {other if is_amqp10 else f'needs {end}-protocol: amqp10'}", name, key=True)
+    if is_amqp10 and not foreign and not raw.get(address):
+        spot.error(f"{end}-protocol: amqp10 needs {address}", key=True)
+    for name in sorted(own & _IGNORED) if is_amqp10 else ():
+        spot.warn(f"{name} is ignored: a message that goes on by AMQP 1.0 must not change", name, key=True)
+
+
+def _reached(uris: tuple[AmqpUri, ...], protocol: str | None) -> tuple[AmqpUri, ...]:
+    """The addresses of one end: with `local`, those of the downstream itself, in the vhosts that the URIs name. A bare
+    trailing '/' is the broker's default vhost by AMQP 1.0."""
+    match protocol:
+        case "local":
+            return tuple(dict.fromkeys(AmqpUri(path=uri.path) for uri in uris))
+        case "amqp10":
+            return tuple(replace(uri, path=None, warnings=()) if uri.path == "/" else uri for uri in uris)
+    return uris

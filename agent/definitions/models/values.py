@@ -28,7 +28,11 @@ from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
 from agent.core.links.lag import LagCritical
+from agent.core.links.rate_limit import RateLimit
+from agent.core.rules import headers
 from agent.core.rules.patterns import Pattern
+from agent.core.text.suggest import did_you_mean
+from agent.definitions.document.findings import quoted
 from agent.definitions.document.yaml import LongNumber
 from agent.errors import UriError
 
@@ -38,6 +42,7 @@ MAX_SHORT_TEXT = 255  # AMQP's short strings, in bytes
 MAX_EXPIRY = 2**32 - 1  # what brokers take for x-expires and x-message-ttl
 MAX_ADDRESSES = 1_000  # of one upstream; each is read separately
 MAX_PREFETCH = 2**16 - 1
+MAX_RATE = 10**12  # of messages or bytes in a second
 
 
 def refuse(message: str) -> PydanticCustomError:
@@ -355,3 +360,73 @@ def _check_table(value: object, depth: int = 0) -> None:
 
 
 Arguments: TypeAlias = Annotated[Table, BeforeValidator(_table), WithJsonSchema({"type": ["object", "null"]})]
+
+
+def _allowed_by(problem_of: Callable[[Any], str]) -> AfterValidator:
+    """Rules can't be about every header."""
+
+    def checked(value: Any) -> Any:
+        problem = problem_of(value)
+        if problem:
+            raise refuse(problem)
+        return value
+
+    return AfterValidator(checked)
+
+
+def _names(value: object) -> object:
+    return () if value is None else tuple(value) if isinstance(value, list) else value
+
+
+SetHeaders: TypeAlias = Annotated[
+    Arguments,
+    _allowed_by(headers.problem_of_set),
+    WithJsonSchema({"type": ["object", "null"], "maxProperties": headers.MOST_RULES}),
+]
+RemovedHeaders: TypeAlias = Annotated[
+    tuple[ShortText, ...],
+    BeforeValidator(_names),
+    _allowed_by(headers.problem_of_removed),
+    WithJsonSchema(
+        {
+            "type": ["array", "null"],
+            "items": {"type": "string", "maxLength": MAX_SHORT_TEXT},
+            "maxItems": headers.MOST_RULES,
+        }
+    ),
+]
+_UNITS: Final = ("messages", "bytes")
+
+
+def _rate_limit(value: object) -> object:
+    if value == "off":
+        return None
+    if not isinstance(value, dict) or not value:
+        raise refuse(f"expected messages, bytes or both, each a number in a second, or off, got {kind_of(value)}")
+    for unit, number in value.items():
+        if unit not in _UNITS:
+            raise refuse(f"unknown key {quoted(unit)}{did_you_mean(unit, _UNITS)}")
+        if isinstance(number, bool) or not isinstance(_whole(number), int) or not 0 < number <= MAX_RATE:
+            raise refuse(f"{unit}: expected a whole number in a second, from 1 to {MAX_RATE:,}")
+    written: dict[str, Any] = {unit: _whole(number) for unit, number in value.items()}
+    return RateLimit(**written)
+
+
+_RATE: Final = {"type": "integer", "minimum": 1, "maximum": MAX_RATE}
+RateLimits: TypeAlias = Annotated[
+    RateLimit | None,
+    PlainValidator(_rate_limit),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "off"},
+                {
+                    "type": "object",
+                    "properties": dict.fromkeys(_UNITS, _RATE),
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]

@@ -15,7 +15,7 @@ from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
-from agent.definitions.models.shovel import ShovelModel, other_protocol
+from agent.definitions.models.shovel import ShovelModel
 from agent.definitions.models.validation import check
 from agent.definitions.models.values import MAX_SHORT_TEXT, check_regex, kind_of
 
@@ -190,11 +190,6 @@ def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[model.Binding,
 
 
 def decode_shovel(name: str, raw: object, spot: Spot) -> model.Shovel | None:
-    if isinstance(raw, dict) and spot.native and (key := other_protocol(raw)):
-        spot.not_run(
-            f"the agent's shovels support only AMQP 0-9-1, so this one is left to the broker's own plugin ({key})", key
-        )
-        return None
     checked = check(ShovelModel, raw, spot)
     if checked is None:
         return None

@@ -26,11 +26,12 @@ _URL: Final = re.compile(
 _SHOWN_KEYS: Final = """
     name group files directory pattern type exchange queue upstream upstream-set key federation-upstream
     federation-upstream-set federation-upstream-pattern host virtual-host username src-queue src-exchange
-    src-exchange-key dest-queue dest-exchange dest-exchange-key cacertfile certfile keyfile
+    src-exchange-key src-address dest-queue dest-exchange dest-exchange-key dest-address cacertfile certfile keyfile
 """
 _SHOWN_VALUES: Final = """
     on-confirm on-publish no-ack auto never default exchanges queues classic_queues quorum_queues all classic quorum
-    amqp amqps amqp091 plain external verify_peer verify_none queue-length json console link upstream info debug
+    amqp amqps amqp091 amqp10 local plain external verify_peer verify_none queue-length json console link upstream info
+    debug
 """
 _NUMBER: Final = re.compile(r"[\d.:]{1,40}[smhd]?")
 _ELSEWHERE: Final = "49613"  # may be a password, a host and a port

@@ -21,7 +21,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data import header_table
-from agent.amqp.data.probe import HEADER, token_of
+from agent.amqp.data.probe import token_of
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.failures import one_line
 from agent.amqp.rpc import refusal
@@ -30,6 +30,7 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.core.links.lag import OnItsWay, Passage
 from agent.core.rules import names
+from agent.core.rules.headers import PROBE
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.flow import Flow
 
@@ -180,7 +181,7 @@ class Probing:
         if self._down.wire.blocked is not None:  # it would be left behind if the plugin took over now
             return
         token = secrets.token_hex(16).encode()
-        table = header_table.with_first(bytes(4), header_table.text_entry(HEADER, token))
+        table = header_table.with_first(bytes(4), header_table.text_entry(PROBE, token))
         self._on_its_way = OnItsWay(token, self._loop.time())
         channel.publish("", self._queue, Properties(HEADERS, ((HEADERS, table),)).write(), b"")
 

@@ -89,7 +89,8 @@ class ExchangeUpkeep(Upkeep):
 
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
         flow = self._flow
-        flow.unproved = probing.observe(now, forwarded=self._counts.forwarded, is_blocked=is_blocked)
+        is_held = is_blocked or flow.waits_for_limit
+        flow.unproved = probing.observe(now, forwarded=self._counts.forwarded, is_blocked=is_held)
         flow.unproved_by = probing.trouble_is_at
         flow.lag, flow.last_probe = probing.lag, probing.last_answer
 

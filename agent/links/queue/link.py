@@ -200,4 +200,5 @@ class QueueSession(Session[RunnableQueueLink]):
             is_quorum=True,
             quarantine_after=settings.quarantine_after,
             ends_on_return=True,
+            keeps_consumer=link.queue.auto_delete,
         )

@@ -17,11 +17,9 @@ from agent.amqp.data.header_table import Names, array, keep_invalid, skip_value,
 from agent.amqp.data.rewriting import Delivery, PropertyChanges
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core import fields
+from agent.core.rules.headers import ORIGINAL_CC, ORIGINAL_EXCHANGE, ORIGINAL_KEY
 from agent.core.rules.hops import RECEIVED_FROM
 
-ORIGINAL_EXCHANGE: Final = "x-original-exchange"
-ORIGINAL_KEY: Final = "x-original-routing-key"
-ORIGINAL_CC: Final = "x-original-cc"
 _ORIGINALS: Final = Names(ORIGINAL_EXCHANGE, ORIGINAL_KEY)
 _CC: Final = Names("CC")
 _ORIGINAL_CC: Final = Names(ORIGINAL_CC)

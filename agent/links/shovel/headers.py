@@ -13,12 +13,12 @@ from agent.amqp.wire.properties import encode
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
-from agent.core.model import PublishProperties, ShovelLink
+from agent.core.model import AddressDestination, PublishProperties, ShovelLink
+from agent.core.rules.headers import SHOVELLED, SHOVELLED_AT
 
-SHOVELLED: Final = "x-shovelled"
-TIMESTAMP: Final = "x-shovelled-timestamp"
+OPT_TIMESTAMP: Final = "x-opt-shovelled-timestamp"
 _SHOVELLED: Final = Names(SHOVELLED)
-_TIMESTAMP: Final = Names(TIMESTAMP)
+_TIMESTAMP: Final = Names(SHOVELLED_AT)
 _ARRAY: Final = ord("A")
 
 
@@ -33,7 +33,7 @@ class ShovelHeaders:
         self._clock = clock
         self._item = None if entry is None else encode_value(entry)
         self._shovelled = b"" if entry is None else header_table.entry(SHOVELLED, array(entry))
-        written = ((SHOVELLED, self._item), (TIMESTAMP, self._clock))
+        written = ((SHOVELLED, self._item), (SHOVELLED_AT, self._clock))
         self.marks = tuple(short_string(name) for name, value in written if value is not None)
 
     @property
@@ -50,7 +50,7 @@ class ShovelHeaders:
 
     @property
     def _timestamp(self) -> bytes:
-        return b"" if self._clock is None else header_table.entry(TIMESTAMP, long(self.version))
+        return b"" if self._clock is None else header_table.entry(SHOVELLED_AT, long(self.version))
 
 
 def _with_first_item(headers: bytes, item: bytes) -> bytes:
@@ -69,12 +69,49 @@ def rewriter(
     """The rewriter of one shovel. `source` and `shown` are the two addresses as headers show them, `destination` is the
     one that is connected."""
     settings = link.settings
+    if isinstance(link.shovel.destination, AddressDestination):
+        return _annotations(link, destination, cluster=cluster, clock=clock)
     changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
         return Untouched(changes)
     entry = _shovelled(link, source=source, destination=shown, cluster=cluster)
     return ShovelHeaders(
         entry if settings.add_forward_headers else None, clock if settings.add_timestamp_header else None, changes
+    )
+
+
+class AddedAnnotations:
+    """Headers that become message annotations of AMQP 1.0, with the plugin's names; the time is in milliseconds."""
+
+    varies = False
+    marks: tuple[bytes, ...] = ()
+
+    def __init__(self, entries: bytes, clock: Callable[[], float] | None, changes: PropertyChanges) -> None:
+        self.changes = changes
+        self._entries = entries
+        self._clock = clock
+
+    @property
+    def version(self) -> int:
+        return 0 if self._clock is None else 1000 * int(self._clock())
+
+    def entries(self, _: Delivery) -> bytes:
+        added = b"" if self._clock is None else header_table.entry(OPT_TIMESTAMP, long(self.version))
+        return self._entries + added
+
+    def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
+        return header_table.with_first(headers, self.entries(delivery))
+
+
+def _annotations(link: ShovelLink, destination: AmqpUri, *, cluster: str, clock: Callable[[], float]) -> Rewriter:
+    settings = link.settings
+    changes = PropertyChanges((), _users(destination))
+    if not settings.add_forward_headers and not settings.add_timestamp_header:
+        return Untouched(changes)
+    named = {"x-opt-shovelled-by": cluster, "x-opt-shovel-type": "dynamic", "x-opt-shovel-name": link.name}
+    entries = b"".join(header_table.entry(name, text(value)) for name, value in named.items())
+    return AddedAnnotations(
+        entries if settings.add_forward_headers else b"", clock if settings.add_timestamp_header else None, changes
     )
 
 

@@ -13,43 +13,48 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener, declare, declare_any
+from agent.amqp.declares import Opener, declare
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.core.addresses.uri import AmqpUri
+from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
+from agent.core.links import prefetch
 from agent.core.links.changed_definition import asks_the_same
-from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeDestination,
+    ExchangeSource,
+    QueueDestination,
+    QueueSource,
+    ShovelDestination,
+    ShovelLink,
+    ShovelSource,
+)
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.brokers import Connections
-from agent.links.ends import End, Ends, reachable, written_uri
+from agent.links.ends import End, Ends, shovel_ends, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
+from agent.links.shovel.queues import ensure_queue
+from agent.links.shovel.stream_place import StreamPlace
 from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first
 
 CONSUMER_TAG: Final = "shovel"
+QUEUES: Final = "/queues/"  # how addresses of queues begin on RabbitMQ 4
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
-DEFAULT_VHOST: Final = "/"
 
 
 class ShovelLinks(Kind[ShovelLink]):
     def ends(self, link: ShovelLink) -> Ends:
-        """An error names the end and not the shovel, so that shovels between the same brokers share connections;
-        wherever the error is shown, the shovel's name is beside it."""
-        shovel, downstream = link.shovel, self.brokers.downstream
-        source = reachable(shovel.source_uris, DEFAULT_VHOST, downstream)
-        destination = reachable(shovel.destination_uris, DEFAULT_VHOST, downstream)
-        return Ends(
-            _end(link, "shovel source", source, _named(shovel.source)),
-            _end(link, "shovel destination", destination, _named(shovel.destination)),
-        )
+        return shovel_ends(link, self.brokers.downstream)
 
     def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:
         return RunnableShovel(self, link, counts, on_noted)
@@ -58,6 +63,8 @@ class ShovelLinks(Kind[ShovelLink]):
         destination = link.shovel.destination
         if isinstance(destination, QueueDestination):
             return Destination("", destination.queue)
+        if isinstance(destination, AddressDestination):
+            return Destination("", shortened(destination.address))
         return Destination(destination.exchange, destination.routing_key)
 
     def rewriter(self, link: ShovelLink, source: Connection, destination: Connection, /) -> Rewriter:
@@ -93,6 +100,19 @@ class RunnableShovel(RunnableLink[ShovelLink]):
     def __init__(self, kind: ShovelLinks, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> None:
         super().__init__(kind, link, counts, on_noted)
         self.memory = Memory()
+        source = link.shovel.source
+        self.place: StreamPlace | None = None
+        if link.shovel.reads_stream and isinstance(source, QueueSource):
+            queue = names.stream_offset(link.vhost, link.name, kind.brokers.cluster)
+            self.place = StreamPlace(link.id, source.queue, queue, on_noted)
+
+    @property
+    def notes(self) -> str:
+        return "" if self.place is None else self.place.notes
+
+    def was_served_by_another(self) -> None:
+        if self.place is not None:
+            self.place.forget()
 
     @property
     def remaining(self) -> int | None:
@@ -103,14 +123,16 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         anew."""
         if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory, self.path, self.uri = former.memory, former.path, former.uri
+            self.place = former.place
 
     def session(self, connections: Connections, *, dedicated: bool) -> ShovelSession:
         return ShovelSession(self, connections, dedicated=dedicated)
 
     def waits_in(self, _vhost: str, /) -> str | None:
-        """The source queue; None if the shovel makes one for itself, which goes with its session."""
+        """The source queue; None if the shovel makes one for itself, which goes with its session, and for a stream,
+        where nothing shows what of it was copied."""
         source = self.link.shovel.source
-        return source.queue if isinstance(source, QueueSource) else None
+        return source.queue if isinstance(source, QueueSource) and self.place is None else None
 
 
 class ShovelSession(Session[RunnableShovel]):
@@ -118,6 +140,9 @@ class ShovelSession(Session[RunnableShovel]):
         super().__init__(runnable, connections, dedicated=dedicated)
         self._link = runnable.link
         self._memory = runnable.memory
+        self._place = runnable.place
+        self._arguments = self._link.settings.consumer_arguments
+        self._is_shown = False  # how many messages wait at an address
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
@@ -162,14 +187,21 @@ class ShovelSession(Session[RunnableShovel]):
 
     async def _begin(self, up: Shared, down: Shared, *, control: Shared) -> None:
         link, source = self._link, self._link.shovel.source
+        looking: Shared | None = control
         if isinstance(source, QueueSource):
-            queue, looking = source.queue, control
+            queue = source.queue
+        elif isinstance(source, AddressSource):
+            queue, looking = shortened(source.address), control if self._is_shown else None
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await _bind_own_queue(up.connection, source), up
-        flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=_is_quorum(source))
+        is_quorum = True if self._place is not None else _is_quorum(source)
+        flow = self._new_flow(self._options(queue), up.connection, down.connection, is_quorum=is_quorum)
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
+        if self._place is not None:
+            self._place.follow(flow)
         await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
-        self._upkeep = Upkeep(flow, self._runnable.counts, partial(count_messages, looking, queue))
+        look = _unknown if looking is None or self._place is not None else partial(count_messages, looking, queue)
+        self._upkeep = Upkeep(flow, self._runnable.counts, look)
 
     async def keep_up(self) -> None:
         if self.flow is not None and self._upkeep is not None:
@@ -181,7 +213,17 @@ class ShovelSession(Session[RunnableShovel]):
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
         followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
-        await run_until_first(upkeep.run(), flow.finished(), *followed, *timed)
+        remembered = [] if self._place is None else [self._place.keep(self._remembering)]
+        await run_until_first(upkeep.run(), flow.finished(), *followed, *remembered, *timed)
+
+    async def leave(self, *, is_settled: bool) -> None:
+        if self._place is not None:
+            await self._place.leave(self._remembering, remembers=is_settled and bool(self._controls))
+
+    async def _remembering(self) -> Shared:
+        """The connection to publish offsets on, to the broker that the stream is read from."""
+        source, _ = self._controls[0]
+        return await self._brokers.remembering(self._ends.source, source.connection.uri)
 
     async def _ask(self, side: Side, end: End) -> Shared:
         with happening_on(side):
@@ -191,28 +233,43 @@ class ShovelSession(Session[RunnableShovel]):
         """The number of messages that wait; None if what a session before has taken and not acknowledged isn't back
         yet, or never comes back."""
         source, memory = self._link.shovel.source, self._memory
-        if isinstance(source, ExchangeSource):
+        if isinstance(source, AddressSource) and (terminus := self._ends.source.terminus) is not None:
+            with happening_on(Side.UPSTREAM):
+                is_answered = await _ensure_address(connection, terminus, source)
+                self._is_shown = is_answered and terminus.is_queue and connection.server.shows_queues
+        if not isinstance(source, QueueSource):
             return None
         # Messages may still belong to a connection that was lost.
         must_wait = memory.until.is_counting and memory.flow is not None and not memory.flow.source_has_read_all
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
-                ready, consumers = await _ensure_queue(
+                found = await ensure_queue(
                     connection, source, spare=self._spare(self._ends.source, connection), key="src-predeclared"
                 )
+                if self._place is not None:
+                    await self._begin_stream(self._place, connection, is_new=found.was_missing)
+                    return None
                 if not memory.until.is_counting:
-                    memory.others = consumers
-                if not must_wait or consumers <= memory.others:
-                    return ready
+                    memory.others = found.consumers
+                if not must_wait or found.consumers <= memory.others:
+                    return found.messages
                 if self._loop.time() >= deadline:
                     return None
                 await asyncio.sleep(BETWEEN_LOOKS)
 
+    async def _begin_stream(self, place: StreamPlace, connection: Connection, *, is_new: bool) -> None:
+        spare = self._spare(self._ends.source, connection)
+        self._arguments = await place.begin(connection, self._arguments, is_new=is_new, spare=spare)
+
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
+            destination, terminus = self._link.shovel.destination, self._ends.destination.terminus
+            if isinstance(destination, AddressDestination) and terminus is not None:
+                await _ensure_address(connection, terminus, destination)
+                return
             spare = self._spare(self._ends.destination, connection)
-            await _ensure_destination(connection, self._link.shovel.destination, spare=spare)
+            await _ensure_destination(connection, destination, spare=spare)
 
     def _spare(self, end: End, connection: Connection) -> Opener:
         return lambda: self._brokers.trial(end, connection.uri)
@@ -223,64 +280,43 @@ class ShovelSession(Session[RunnableShovel]):
             queue,
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
             self._runnable.kind.destination(self._link),
-            arguments=settings.consumer_arguments,
+            arguments=self._arguments,
             ack_mode=ack_mode(settings),
-            prefetch=settings.prefetch_count or None,
+            # Another prefetch needs another consumer, and what is on its way to the first would come twice.
+            prefetch=settings.prefetch_count or (None if self._place is None else prefetch.NEAR),
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
-            is_quorum=isinstance(self._link.shovel.source, QueueSource),
+            is_quorum=isinstance(self._link.shovel.source, QueueSource) and self._place is None,
             limit=self._memory.until.remaining,
             quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
+            offsets=None if self._place is None else self._place.new_offsets(),
         )
 
 
-def _is_quorum(source: QueueSource | ExchangeSource) -> bool | None:
+def _is_quorum(source: ShovelSource) -> bool | None:
     """True if the source queue is replicated, as far as the definition shows, and None if it doesn't. A queue of the
     shovel's own goes with its connection; one that exists may be of any type."""
     if isinstance(source, ExchangeSource):
         return False
-    return True if source.is_quorum else None
+    return True if isinstance(source, QueueSource) and source.is_quorum else None
 
 
-def _end(link: ShovelLink, where: str, uris: tuple[AmqpUri, ...], named: str) -> End:
-    may_be_lost = any(not names.can_be_declared(named, uri.vhost(DEFAULT_VHOST)) for uri in uris)
-    return End(where, uris, DEFAULT_VHOST, may_be_lost=may_be_lost, name=f"Shovel {link.name}")
+async def _unknown() -> None:
+    """In place of the number of messages that wait, where nothing shows it: that of a stream counts all that it
+    keeps."""
 
 
-def _named(place: ShovelPlace) -> str:
-    match place:
-        case QueueSource(queue) | QueueDestination(queue):
-            return queue
-        case ExchangeSource(exchange):
-            return exchange
-        case ExchangeDestination(exchange):
-            return exchange or ""
-
-
-async def _ensure_queue(
-    connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener, key: str
-) -> tuple[int, int]:
-    """Ensure a queue; return the numbers of its ready messages and of its consumers.
-
-    One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
-    refusal with a long name: those are asked on a `spare` one.
-
-    `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
-    """
-    queue = wanted.queue
-    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
-    if isinstance(found, ChannelClosedError):
-        if found.code != NOT_FOUND:
-            raise refusal(connection, f"looking for queue {queue!r}", found)
-        if wanted.is_predeclared:
-            raise TransientError(
-                f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
-                f"exists: declare it, or leave out {key}; the shovel waits for it"
-            ) from found
-        found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
-        if isinstance(found, ChannelClosedError):
-            raise refusal(connection, f"declaring queue {queue!r}", found)
-    return found["messages"], found["consumers"]
+async def _ensure_address(
+    connection: Connection, terminus: Terminus, place: AddressSource | AddressDestination
+) -> bool:
+    """Raise BrokerError if the broker refuses the address of a connection by AMQP 1.0; return False if it can't be
+    asked. A missing queue of RabbitMQ 4 is declared durable."""
+    answer = await ask_for_address(connection, terminus)
+    if may_be_declared(connection, terminus, answer) and not place.is_predeclared:
+        answer = await ask_for_address(connection, terminus, passive=False)
+    if isinstance(answer, ChannelClosedError):
+        raise address_refused(connection, terminus, answer)
+    return answer is not None
 
 
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
@@ -307,14 +343,12 @@ async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str
     return queue
 
 
-async def _ensure_destination(
-    connection: Connection, destination: QueueDestination | ExchangeDestination, *, spare: Opener
-) -> None:
+async def _ensure_destination(connection: Connection, destination: ShovelDestination, *, spare: Opener) -> None:
     """Declare a queue that is missing; raise BrokerError if an exchange is, since publishing to it would close the
     channel."""
     if isinstance(destination, QueueDestination):
-        await _ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
-    elif destination.exchange:
+        await ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
+    elif isinstance(destination, ExchangeDestination) and destination.exchange:
         found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):
             raise _no_exchange(connection, destination.exchange, found, doing="looking for")

@@ -55,7 +55,11 @@ def used_by_children() -> float:
 
 
 def set_up_on(path: Path) -> subprocess.CompletedProcess[str]:
-    return run("scripts/setup", PATH=str(path), FEDERATION_AGENT_BROKER_SCRIPTS=str(path), JAVA_HOME="")
+    places = {
+        "FEDERATION_AGENT_BROKER_SCRIPTS": str(path),
+        "FEDERATION_AGENT_SYSTEM_PYTHON": str(path / "system-python"),
+    }
+    return run("scripts/setup", PATH=str(path), JAVA_HOME="", **places)
 
 
 def add_tool(path: Path, name: str, script: str) -> None:
@@ -73,7 +77,7 @@ def test_second_run_does_nothing_in_under_three_seconds() -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "setup: nothing is missing"
     assert all(line.startswith("  have  ") for line in lines[:-1])
-    assert len(lines) == 8
+    assert len(lines) == 9
 
 
 def test_set_up_is_the_same_from_another_folder(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
     assert "(this system has no apt-get)" in done.stderr
     assert (
         "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless"
-        " chromium-headless-shell nodejs prometheus\n"
+        " chromium-headless-shell nodejs prometheus python3-qpid-proton\n"
     ) in done.stderr
     assert "  have  .venv" in done.stdout  # what could be done was done
 
@@ -98,6 +102,7 @@ def test_only_what_is_missing_is_listed(bare_path: Path) -> None:
     add_tool(bare_path, "node", "echo v18.20.4")
     add_tool(bare_path, "prometheus", "")
     add_tool(bare_path, "promtool", "")
+    add_tool(bare_path, "system-python", "")
     done = set_up_on(bare_path)
     assert done.returncode == 1
     assert "install --no-install-recommends openjdk-17-jre-headless\n" in done.stderr

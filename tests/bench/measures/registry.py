@@ -28,6 +28,7 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "drain": throughput.drain,
     "shovel-live": throughput.shovel_live,
     "shovel-drain": throughput.shovel_drain,
+    "amqp10-drain": throughput.amqp10_drain,
     "queue-link-drain": throughput.queue_drain,
     "live-tls": throughput.live_tls,
     "live-100ms": throughput.live_far,

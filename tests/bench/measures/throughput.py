@@ -15,7 +15,7 @@ from tests.bench.process import Meter
 from tests.bench.scene import Scene
 from tests.bench.sides import Agent, Native, Side, running
 from tests.bench.table import Measure, Target
-from tests.bench.work import EXCHANGES, QUEUES, SHOVELS, Work
+from tests.bench.work import AMQP10_SHOVELS, EXCHANGES, QUEUES, SHOVELS, Work
 
 SIZE: Final = 1024
 QUICK: Final = 30_000
@@ -59,6 +59,14 @@ def shovel_live(bench: Bench) -> list[Measure]:
 def shovel_drain(bench: Bench) -> list[Measure]:
     """A shovel empties a queue that nothing is published to."""
     return _drain_queue(bench, "shovel-drain", SHOVELS)
+
+
+def amqp10_drain(bench: Bench) -> list[Measure]:
+    """A shovel with AMQP 1.0 at both ends empties a queue; brokers before 4.0 have other addresses."""
+    if not bench.is_recent:
+        return []
+    found = _measures("amqp10-drain", rate=Target(at_least=1.0), cpu=Target(at_most=1.0), own=20.0)
+    return _drain(bench, found, fill, work=AMQP10_SHOVELS)
 
 
 def queue_drain(bench: Bench) -> list[Measure]:

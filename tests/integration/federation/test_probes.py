@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.amqp.data.probe import HEADER
+from agent.core.rules import headers
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, federated
@@ -161,7 +161,7 @@ def test_none_is_dead_lettered_however_far_behind_the_link_is(
         lambda: look_into(there, link_queue(there)), ignoring=AdminError, what="what was on its way is back"
     )
     assert len(waiting) > 10
-    assert sum(HEADER in each["properties"].get("headers", {}) for each in waiting) == 1
+    assert sum(headers.PROBE in each["properties"].get("headers", {}) for each in waiting) == 1
     assert depth(there.uri, "dead") == 0
 
 

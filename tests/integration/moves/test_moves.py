@@ -69,7 +69,7 @@ def test_a_rate_holds(here: Site, moves: Moves) -> None:
     queue(here)
     queue(here, NEW)
     fill(here, 30)
-    assert moves.run(here.uri, "--to-queue", NEW, "--rate", "20")["seconds"] >= 1.3
+    assert moves.run(here.uri, "--to-queue", NEW, "--rate", "20")["seconds"] >= 0.9, "a second's worth may come at once"
     waits(here, 30, NEW)
 
 

@@ -115,6 +115,29 @@ def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands],
     assert commands.run("replay", "--all", status=5)["replayed"] == 0
 
 
+def test_they_keep_the_headers_that_rules_change_until_they_are_replayed(
+    agent_of: AgentOf, lab: Lab, here: Site, there: Site
+) -> None:
+    here.exchange().queue("#")
+    there.exchange()
+    rules: dict[str, Any] = {"set-headers": {"site": "eu"}, "remove-headers": ["secret*"]}
+    agent = agent_of(here.node).write({here.vhost: federated(there, **rules)}).start()
+    commands = Commands(lab, agent)
+    agent.wait_for("running", link(here))
+    given = {"n": 1, "secret": "s", "site": "us"}
+    publish_one(there, X, "k", LARGE, headers=given)
+    eventually(lambda: only(agent)["quarantined"] == 1, what="it is in quarantine")
+    [shown] = commands.run("show")
+    assert shown["headers"] == given
+    here.node.eval(SET_LIMIT.format(LIMIT * 2))
+    try:
+        assert commands.run("replay", "--all")["replayed"] == 1
+    finally:
+        here.node.eval(SET_LIMIT.format(LIMIT))
+    [found] = messages(here.uri, Q, 1)
+    assert {name: value for name, value in found.headers.items() if name != "x-received-from"} == {"n": 1, "site": "eu"}
+
+
 def test_a_forged_one_goes_nowhere_and_holds_up_no_other(
     filled: tuple[Agent, Commands], here: Site, there: Site
 ) -> None:

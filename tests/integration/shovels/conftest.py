@@ -3,9 +3,10 @@
 import pytest
 
 from tests.integration.federation.conftest import agent_of, brokers, here, site_on, there
+from tests.integration.shovels.test_amqp10 import core, ten
 from tests.lab.lab import Lab
 
-__all__ = ["agent_of", "brokers", "here", "site_on", "there"]
+__all__ = ["agent_of", "brokers", "core", "here", "site_on", "ten", "there"]
 
 
 @pytest.fixture

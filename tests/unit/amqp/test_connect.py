@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
 import ssl
 from collections.abc import Mapping
@@ -10,10 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.amqp.connect import LONGEST_STEP, MOST_ADDRESSES, LastHeard, connect, first_to_answer
+from agent.amqp.connect import LONGEST_STEP, MOST_ADDRESSES, LastHeard, Wired, connect, first_to_answer, plain
 from agent.amqp.wire.connection import WireConnection
-from agent.core.addresses.uri import parse
-from agent.errors import PermanentError, TransientError
+from agent.amqp.wire.login import Terms
+from agent.core.addresses.uri import AmqpUri, parse
+from agent.errors import Failure, FailureKind, PermanentError, TransientError
+from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.lab.stranger import stranger
 from tests.simulation.broker.broker import AMQP_PORT
 from tests.simulation.network import Stream
@@ -89,6 +92,49 @@ def test_a_port_that_answers_others_is_not_said_to_be_silent_since_then() -> Non
             models.network.servers[HERE, AMQP_PORT] = Silent()
             with pytest.raises(TransientError, match="it accepts connections and doesn't answer new ones"):
                 await connect(uri, where="upstream origin", name="test", within=5.0, heard=heard)
+
+    among_models(live)
+
+
+def other(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+    """A maker of another protocol's connections."""
+    return plain(uri, terms)
+
+
+@pytest.mark.parametrize(("maker", "is_sent"), [(plain, True), (other, False)])
+def test_only_0_9_1_gives_a_broker_another_token(maker: Wired, is_sent: bool) -> None:
+    """AMQP 1.0 has no method for it: the broker ends the connection with the token."""
+
+    async def live(models: Models) -> None:
+        models.broker(HERE)
+        sent: list[bytes] = []
+        token = ".".join(base64.urlsafe_b64encode(each).decode().rstrip("=") for each in (b"{}", b'{"exp": 9}', b"0"))
+        now = parse(f"amqp://user:{token}@{HERE}")
+        tasks = GuardedTasks(UnexpectedErrors())
+        async with await connect(parse(f"amqp://{HERE}"), where="x", name="test", wired=maker) as connection:
+            models.network.on_write = lambda _, data: sent.append(data)
+            connection.renew(now, tasks)
+            await asyncio.sleep(1)
+            assert connection.uri == now
+            assert any(token.encode() in each for each in sent) is is_sent
+
+    among_models(live)
+
+
+def test_what_ends_a_login_for_good_is_told_as_it_is() -> None:
+    """A server of another protocol, for example, as AMQP 1.0 finds out."""
+    why = PermanentError("x: check the port", facts=Failure(FailureKind.INVALID))
+
+    def refusing(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
+        wire, protocol = plain(uri, terms)
+        asyncio.get_running_loop().call_later(1, wire.abort, why)
+        return wire, protocol
+
+    async def live(models: Models) -> None:
+        models.network.servers[HERE, AMQP_PORT] = Silent()
+        with pytest.raises(PermanentError) as caught:
+            await connect(parse(f"amqp://{HERE}"), where="x", name="test", wired=refusing)
+        assert caught.value is why
 
     among_models(live)
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from agent.check.brokers import DAY, judge_broker, judge_clock, judge_nodes, judge_pair, judge_unseen
-from agent.check.context import BrokerFacts, Expiring
-from agent.check.findings import FindingLevel, Topic
+from agent.check.brokers import (
+    DAY,
+    judge_addresses,
+    judge_broker,
+    judge_clock,
+    judge_nodes,
+    judge_pair,
+    judge_unseen,
+)
+from agent.check.context import BrokerApis, BrokerFacts, CheckContext, Expiring, ends_of
+from agent.check.findings import Finding, FindingLevel, Topic
+from agent.core.links.plan import Outlook, PlannedLink
+from agent.core.model import AddressDestination, AddressSource
 from agent.management.answers import NodeAnswer
+from tests.unit.core.some_links import shovel_link
 
 FINE: NodeAnswer = {"name": "rabbit@a", "mem_alarm": False, "disk_free_alarm": False}
 
@@ -32,6 +45,31 @@ def test_a_destination_that_takes_less() -> None:
     found = list(judge_pair(opened(), opened(frame_max=8192, limits_deliveries=True)))
     assert [each.level for each in found] == [FindingLevel.NOTE, FindingLevel.NOTE]
     assert list(judge_pair(opened(), opened())) == []
+
+
+def test_without_a_quarantine_messages_stay_at_their_source() -> None:
+    [found] = judge_pair(opened(), opened(limits_deliveries=True), has_quarantine=False)
+    assert "larger ones stay at the source" in found.message
+    assert list(judge_pair(opened(product="ActiveMQ"), opened(limits_deliveries=True))) == []
+
+
+def judged(source: str, destination: str, *, outlook: Outlook = Outlook.RUN, **broker: object) -> list[Finding]:
+    link = shovel_link(AddressSource(source))
+    link = replace(link, shovel=replace(link.shovel, destination=AddressDestination(destination)))
+    ends = ends_of(PlannedLink(link, outlook, "", ""), ())
+    facts = {end: (opened(**broker),) for end in (ends.source, ends.destination)}
+    return list(judge_addresses(CheckContext((ends,), facts, "c", BrokerApis(()))))
+
+
+def test_an_address_of_a_form_that_is_on_its_way_out() -> None:
+    source, destination = judged("/queue/a b", "/topic/k", limits_deliveries=True)
+    assert (source.level, source.links, source.fix) == (FindingLevel.WARNING, ("//s",), "write '/queues/a%20b'")
+    assert destination.fix == "write '/exchanges/amq.topic/k'"
+    [exchange] = judged("/exchange/x/k", "/queues/b", limits_deliveries=True)
+    assert exchange.fix == "write '/queues/NAME' of a queue that is bound to the exchange"
+    assert judged("/queue/a", "/topic/k") == []  # of a release before 4.0
+    assert judged("a", "b", product="ActiveMQ") == []
+    assert judged("/queue/a", "/topic/k", limits_deliveries=True, outlook=Outlook.INVALID) == []  # its error says it
 
 
 @pytest.mark.parametrize(("difference", "found"), [(0.0, 0), (4.9, 0), (-4.9, 0), (6.0, 1), (-6.0, 1)])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from agent.check.context import BrokerApis, CheckContext, Endpoint, LinkEnds, judge_given_apis
+from agent.check.context import BrokerApis, BrokerFacts, CheckContext, Endpoint, LinkEnds, ends_of, judge_given_apis
 from agent.check.http_api import BrokerApi
 from agent.check.permissions import accounts_of, judge_permissions
 from agent.check.trial import inability
 from agent.core.addresses import http_url
 from agent.core.addresses.uri import AmqpUri, parse
 from agent.core.links.plan import Outlook, PlannedLink
+from agent.core.model import AddressSource
 from agent.core.permissions import Grant
-from tests.unit.core.some_links import exchange_link
+from tests.unit.core.some_links import exchange_link, shovel_link
 
 HERE: tuple[AmqpUri, ...] = (parse("amqp://own@here"),)
 
@@ -44,6 +47,21 @@ async def test_where_permissions_are_not_known_the_broker_is_named_once() -> Non
         found = [each async for each in judge_permissions(accounts_of(context, {})[:1], context, ())]
     [message] = [each.message for each in found]
     assert "can't be judged: by downstream http://127.0.0.1:1: connection refused" in message
+
+
+async def test_nothing_is_said_of_permissions_where_none_are_known() -> None:
+    """RabbitMQ's say nothing of another broker."""
+    link = shovel_link(AddressSource("orders"))
+    ends = ends_of(PlannedLink(link, Outlook.RUN, "", ""), HERE)
+    facts = BrokerFacts(ends.source.where, "/", "u", "6.1", None, frame_max=0, channel_max=0, product="ActiveMQ")
+    context = CheckContext((ends,), {ends.source: (facts,)}, "c", BrokerApis(HERE))
+    found = [each async for each in judge_permissions(accounts_of(context, {}), context, ())]
+    assert {each.where for each in found} == {"downstream here:5672"}
+    known = replace(facts, product="RabbitMQ")
+    context = replace(context, brokers={ends.source: (known,)})
+    found = [each async for each in judge_permissions(accounts_of(context, {}), context, ())]
+    assert {each.where for each in found} == {"downstream here:5672", "shovel source h:5672"}
+    assert any("read '^orders$'" in each.fix for each in found)
 
 
 def test_an_api_that_fits_no_upstream_or_several_is_a_warning() -> None:

@@ -6,9 +6,17 @@ from time import process_time
 
 import pytest
 
+from agent.check.context import BrokerApis, BrokerFacts, CheckContext, ends_of
 from agent.check.findings import FindingLevel
-from agent.check.loops import Transfer, find_loops
+from agent.check.loops import Transfer, find_loops, judge_loops
+from agent.core.addresses.uri import parse
+from agent.core.links.plan import Outlook, PlannedLink
+from agent.core.model import AddressDestination, AddressSource, QueueDestination, QueueSource, Shovel, ShovelLink
 from agent.core.topology.graph import CarrierEnd
+from agent.errors import Place
+
+URIS, HERE = (parse("amqp://h"),), Place("agent.yaml")
+BROKER = BrokerFacts("h", "/", "u", "4.3.6", "c", frame_max=0, channel_max=0)
 
 
 def exchange(cluster: str, name: str = "x") -> CarrierEnd:
@@ -41,6 +49,19 @@ def test_shovels_in_a_circle_are_one_error() -> None:
     ]
     [found] = find_loops([*ways, Transfer("out", queue("2"), queue("4"))])
     assert (found.level, found.links) == (FindingLevel.ERROR, ("a", "b", "c"))
+
+
+async def test_a_shovel_by_amqp10_back_to_where_another_comes_from() -> None:
+    there = Shovel("there", URIS, URIS, HERE, QueueSource("a/b"), QueueDestination("c"))
+    back = Shovel("back", URIS, URIS, HERE, AddressSource("/queues/c"), AddressDestination("/queues/a%2Fb"))
+    links = (ShovelLink(id=each.name, vhost="/", name=each.name, uris=URIS, shovel=each) for each in (there, back))
+    ends = tuple(ends_of(PlannedLink(link, Outlook.RUN, "", ""), ()) for link in links)
+    brokers = {end: (BROKER,) for each in ends for end in (each.source, each.destination)}
+    assert len(brokers) == 4, "a broker is asked by the protocol of each end"
+    [found] = await judge_loops(CheckContext(ends, brokers, "c", BrokerApis(())))
+    assert found.level is FindingLevel.ERROR
+    assert sorted(found.links) == ["//back", "//there"]
+    assert "queue 'a/b' in vhost '/' of c → queue 'c' in vhost '/' of c" in found.message
 
 
 def test_a_link_from_itself() -> None:

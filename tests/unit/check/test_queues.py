@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from shlex import split
 from typing import Any
 
-from agent.check.findings import Finding
+from agent.check.findings import Finding, FindingLevel
 from agent.check.policies import PolicyTarget, effective_policy
-from agent.check.queues import ListedVhost, judge_delivery_limit
+from agent.check.queues import ListedVhost, judge_delivery_limit, judge_stream
+from agent.core.fields import text
+from agent.core.model import QueueSource
+from tests.unit.core.some_links import queue_link, shovel_link
 
 LIMIT = {"delivery-limit": 1_000_000}
 
@@ -123,3 +126,14 @@ def test_names_in_a_command_are_quoted_for_the_shell_and_as_patterns() -> None:
 def test_a_name_that_begins_like_an_option_is_not_taken_for_one() -> None:
     [found] = judged(quorum(), policy("-mine", "q$", {}))
     assert split(found.fix)[-4:] == ["--", "-mine", "q$", json.dumps(LIMIT)]
+
+
+def test_a_stream_is_the_source_of_a_shovel_that_says_so_and_of_nothing_else() -> None:
+    stream = PolicyTarget("q", "stream")
+    aware = shovel_link(QueueSource("q", (("x-queue-type", text("stream")),)))
+    assert [*judge_stream("there", "v", stream, aware)] == []
+    assert [*judge_stream("there", "v", quorum(), queue_link())] == []
+    [unaware], [federated] = ([*judge_stream("there", "v", stream, link)] for link in (shovel_link(), queue_link()))
+    assert "add x-stream-offset" in unaware.fix
+    assert "by a shovel" in federated.fix
+    assert {each.level for each in (unaware, federated)} == {FindingLevel.ERROR}

@@ -106,6 +106,12 @@ def test_numbers_have_commas() -> None:
     assert (found["lag_seconds"], found["behind_seconds"]) == ("1.5 s", "3 min 16 s")
 
 
+def test_a_rate_limit_is_in_words() -> None:
+    found = fields(rate_limit={"messages": 2_000, "bytes": 10_000_000}, limited=True)
+    assert (found["rate_limit"], found["limited"]) == ("2,000 messages/s and 10,000,000 bytes/s", "True")
+    assert fields(rate_limit=None)["rate_limit"] == "-"
+
+
 def test_the_advice_is_that_of_the_agent() -> None:
     assert fields(advice="Run `this`.")["Do:"] == "Run `this`."
     assert "advice" not in fields(advice="Run `this`.")

@@ -6,13 +6,13 @@ from agent.core.addresses.uri import parse
 from agent.core.model import (
     Exchange,
     ExchangeLink,
-    ExchangeSource,
     LinkSettings,
     Queue,
     QueueLink,
     QueueSource,
     Shovel,
     ShovelLink,
+    ShovelSource,
 )
 from agent.errors import Place
 
@@ -50,7 +50,7 @@ def queue_link() -> QueueLink:
     )
 
 
-def shovel_link(source: QueueSource | ExchangeSource | None = None) -> ShovelLink:
+def shovel_link(source: ShovelSource | None = None) -> ShovelLink:
     uris = (parse(BROKER),)
     shovel = Shovel("s", uris, uris, Place("agent.yaml"), source or QueueSource("q"))
     return ShovelLink(id="00000002", vhost="/", name="s", uris=uris, shovel=shovel)

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.model import ExchangeSource, Link, LinkSettings, QueueDestination, QueueSource, ShovelLink
+from agent.core.fields import text
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    ExchangeSource,
+    Link,
+    LinkSettings,
+    QueueDestination,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.permissions import (
     GENERATED,
     Grant,
@@ -20,6 +30,8 @@ from agent.core.permissions import (
     needs_of,
     patterns_to_add,
 )
+from agent.core.rules.declarations import TYPE
+from agent.core.rules.names import stream_offset
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
 DOCUMENT = Path(__file__).parents[3] / "docs/permissions.md"
@@ -65,6 +77,16 @@ def test_the_document_lists_what_probes_need() -> None:
     } == rows("Probes")
 
 
+def test_the_document_lists_what_streams_need() -> None:
+    link = shovel_link(QueueSource("x", ((TYPE, text("stream")),)))
+    ends = needs_of(link, source_vhost="/", cluster="dc2", source_asks=False, destination_asks=False)
+    name = stream_offset(link.vhost, link.name, "dc2")
+    needed = [each for each in ends.source if each.why not in {QUARANTINE, "consuming"}]
+    assert not any(each.is_required for each in needed)
+    written = {(True, each.permission.value, each.on.replace(name, "federation-agent: offset of …")) for each in needed}
+    assert written == rows("Streams")
+
+
 def _written(need: Need, section: str) -> str:
     if need.on.startswith("federation: "):
         return "federation: X -> …"
@@ -80,6 +102,29 @@ def test_a_shovel_from_an_exchange_needs_its_own_queue() -> None:
         *((each, "amq.gen-") for each in Permission),
         (Permission.READ, "x"),
     }
+
+
+CONFIGURE, WRITE, READ = Permission
+
+
+@pytest.mark.parametrize(
+    ("address", "from_", "to"),
+    [
+        ("/queues/a%2Fb", {(READ, "a/b"), (CONFIGURE, "a/b")}, {(WRITE, "amq.default")}),
+        ("/amq/queue/q", {(READ, "q")}, {(WRITE, "amq.default")}),
+        ("/queue/q", {(READ, "q"), (CONFIGURE, "q")}, {(WRITE, "amq.default"), (CONFIGURE, "q")}),
+        ("/exchanges/x/k", {*((each, "amq.gen-") for each in Permission), (READ, "x")}, {(WRITE, "x")}),
+        ("topic://orders", set(), set()),  # of a broker whose permissions nobody knows
+    ],
+)
+def test_what_an_address_needs(
+    address: str, from_: set[tuple[Permission, str]], to: set[tuple[Permission, str]]
+) -> None:
+    link = shovel_link(AddressSource(address))
+    link = replace(link, shovel=replace(link.shovel, destination=AddressDestination(address)))
+    ends = needs_of(link, source_vhost="/", cluster="", source_asks=True, destination_asks=True)
+    found = [{(each.permission, each.on) for each in needs} for needs in (ends.source, ends.destination)]
+    assert found == [from_, to]
 
 
 @pytest.mark.parametrize(

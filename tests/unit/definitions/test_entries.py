@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.core import fields
+from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.model import (
     AckMode,
+    AddressDestination,
+    AddressSource,
     ChannelUse,
     CleanupMode,
     DeleteAfter,
@@ -23,7 +26,9 @@ from agent.core.model import (
     QueueSource,
     QueueType,
     Shovel,
+    ShovelDestination,
     ShovelSettings,
+    ShovelSource,
 )
 from agent.definitions.sources.written_secrets import WARNING
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
@@ -374,6 +379,11 @@ def test_types_of_exchanges(tmp_path: Path, type_: str) -> None:
 
 ENDS = "src-uri: amqp://a, dest-uri: amqp://b"
 ARGUMENTS = (("a", fields.text("b")),)
+COUNTED = "messages of a stream can't be counted, as it takes none back: use src-delete-after-duration"
+NO_OFFSET = (
+    "x-stream-offset: expected first, last, next, an offset, a time such as 2026-11-26T08:00:00Z, or how long ago, "
+    "such as 12h"
+)
 
 
 @pytest.mark.parametrize(
@@ -399,12 +409,72 @@ ARGUMENTS = (("a", fields.text("b")),)
             "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: 1}}, ack-mode: no-ack",
+            "a stream is read with acknowledgements: use on-confirm or on-publish",
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-queue-args: {{x-queue-type: stream}}, src-delete-after: queue-length",
+            COUNTED,
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, delete-after: 5",
+            COUNTED,
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, lag-critical: 5m",
+            "warning: lag-critical does nothing for a stream: how much waits in one isn't known",
+        ),
+        (
+            f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
+            "x-stream-offset needs src-queue, a stream",
+        ),
+        *(
+            (
+                f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: {offset}}}",
+                NO_OFFSET,
+            )
+            for offset in ("oldest", "-1", "1.5", "true", "2026-11-26", "2026-13-26T08:00:00Z", "1969-01-01T00:00:00Z")
+        ),
+        (
             f"{ENDS}, src-queue: q, src-delete-after: always",
             "src-delete-after: expected never, queue-length or a number of messages, got text",
         ),
+        (f"{ENDS}, src-protocol: amqp10", "src-protocol: amqp10 needs src-address"),
+        (f"{ENDS}, src-protocol: amqp10, src-address: ''", "src-protocol: amqp10 needs src-address"),
+        (f"{ENDS}, src-queue: q, dest-protocol: amqp10", "dest-protocol: amqp10 needs dest-address"),
+        (f"{ENDS}, src-address: a", "src-address needs src-protocol: amqp10"),
+        (f"{ENDS}, src-queue: q, dest-address: a", "dest-address needs dest-protocol: amqp10"),
         (
             f"{ENDS}, src-queue: q, src-protocol: amqp10",
-            "src-protocol: only amqp091 is supported; use the broker's own plugin for other protocols",
+            "src-queue is a key of amqp091; with src-protocol: amqp10 write src-address",
+        ),
+        (
+            f"{ENDS}, src-queue: q, dest-protocol: amqp10, dest-address: a, publish-properties: {{type: t}}",
+            "publish-properties is a key of amqp091; with dest-protocol: amqp10 write dest-address",
+        ),
+        (
+            f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: queue-length",
+            "queue-length is for amqp091; with amqp10 write a number of messages, or never",
+        ),
+        (
+            f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: 1, ack-mode: no-ack",
+            "a number of messages can't be counted with ack-mode: no-ack",
+        ),
+        (
+            f"{ENDS}, src-queue: q, src-protocol: amqp1.0",
+            "src-protocol: must be 'amqp091', 'amqp10' or 'local'; did you mean 'amqp10'?",
+        ),
+        (
+            f"{ENDS}, src-protocol: amqp10, src-address: a, src-adress: b",
+            "unknown key 'src-adress' in a shovel; did you mean 'src-address'?",
+        ),
+        (
+            f"{ENDS}, src-queue: q, dest-protocol: amqp10, dest-address: a, dest-properties: {{subject: s}}",
+            "warning: dest-properties is ignored: a message that goes on by AMQP 1.0 must not change",
+        ),
+        (
+            f"{ENDS}, src-queue: q, dest-properties: {{subject: s}}",
+            "dest-properties needs dest-protocol: amqp10",
         ),
         (
             f"{ENDS}, src-queue: q, dest-publish-properties: {{delivery-mode: 2}}",
@@ -426,6 +496,22 @@ ARGUMENTS = (("a", fields.text("b")),)
 )
 def test_shovels(tmp_path: Path, keys: str, complaint: str) -> None:
     assert told(tmp_path, f"shovels: {{s: {{{keys}}}}}") == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        ("first", fields.text("first")),
+        ("12h", fields.text("12h")),
+        ("0", fields.long(0)),
+        ("2026-11-26T08:00:00Z", fields.Field("T", 1_795_680_000)),
+        ("2026-11-26 10:00:00.5+02:00", fields.Field("T", 1_795_680_000)),
+    ],
+)
+def test_where_a_shovel_begins_in_a_stream(tmp_path: Path, offset: str, expected: fields.Field) -> None:
+    found = shovel(tmp_path, f"src-queue: q, src-consumer-args: {{x-stream-offset: {offset}, a: b}}")
+    assert found.reads_stream
+    assert dict(found.settings.consumer_arguments) == {"a": fields.text("b"), "x-stream-offset": expected}
 
 
 def shovel(directory: Path, keys: str) -> Shovel:
@@ -450,13 +536,29 @@ def shovel(directory: Path, keys: str) -> Shovel:
             QueueSource("q"),
             QueueDestination("r", ARGUMENTS, is_predeclared=True),
         ),
+        ("src-protocol: amqp10, src-address: /queues/q", AddressSource("/queues/q"), ExchangeDestination()),
+        (
+            "src-queue: q, dest-protocol: amqp10, dest-address: /exchanges/x/k",
+            QueueSource("q"),
+            AddressDestination("/exchanges/x/k"),
+        ),
+        (
+            "src-protocol: amqp10, src-address: a, src-predeclared: true, dest-protocol: amqp10, dest-address: b",
+            AddressSource("a", is_predeclared=True),
+            AddressDestination("b"),
+        ),
+        (
+            "src-protocol: local, src-queue: q, dest-protocol: local, dest-exchange: x",
+            QueueSource("q"),
+            ExchangeDestination("x"),
+        ),
     ],
 )
 def test_the_ends_of_shovels(
     tmp_path: Path,
     keys: str,
-    source: QueueSource | ExchangeSource,
-    destination: QueueDestination | ExchangeDestination,
+    source: ShovelSource,
+    destination: ShovelDestination,
 ) -> None:
     found = shovel(tmp_path, keys)
     assert (found.source, found.destination, found.settings) == (source, destination, ShovelSettings())
@@ -509,6 +611,51 @@ def test_the_ends_of_shovels(
 )
 def test_the_settings_of_shovels(tmp_path: Path, keys: str, settings: ShovelSettings) -> None:
     assert shovel(tmp_path, f"src-queue: q, {keys}").settings == settings
+
+
+def test_the_settings_of_a_shovel_between_addresses(tmp_path: Path) -> None:
+    ends = "src-protocol: amqp10, src-address: a, dest-protocol: amqp10, dest-address: b"
+    keys = "src-consumer-args: {a: b}, src-consumer-name: t, src-prefetch-count: 3, src-delete-after: 9"
+    more = "dest-add-forward-headers: true, dest-add-timestamp-header: true, ack-mode: on-publish, reconnect-delay: 1"
+    assert shovel(tmp_path, f"{ends}, {keys}, {more}").settings == ShovelSettings(
+        consumer_arguments=ARGUMENTS,
+        consumer_tag="t",
+        prefetch_count=3,
+        delete_after=9,
+        add_forward_headers=True,
+        add_timestamp_header=True,
+        ack_mode=AckMode.ON_PUBLISH,
+        reconnect_delay=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "written", "reached"),
+    [
+        ("local", "amqp://user:word@elsewhere:1/v?heartbeat=3", AmqpUri(path="/v")),
+        ("local", "amqp://", AmqpUri()),
+        ("amqp091", "amqp://h/", AmqpUri(host="h", path="/")),
+        ("amqp10", "amqp://h/", AmqpUri(host="h")),  # the broker's default vhost
+        ("amqp10", "amqp://h/v", AmqpUri(host="h", path="/v")),
+        (
+            "amqp10",
+            "amqp://h?hostname=vhost:a%2Fb&sasl=external",
+            AmqpUri(host="h", path="/a%2Fb", hostname="vhost:a/b", mechanisms=(Mechanism.EXTERNAL,)),
+        ),
+    ],
+)
+def test_where_a_shovels_end_is(tmp_path: Path, protocol: str, written: str, reached: AmqpUri) -> None:
+    place = "src-address: a" if protocol == "amqp10" else "src-queue: q"
+    section = f"shovels: {{s: {{src-protocol: {protocol}, src-uri: '{written}', {place}, dest-uri: 'amqp://'}}}}"
+    assert load(tmp_path, DOWNSTREAM + section).definitions.of("/").shovels["s"].source_uris == (reached,)
+
+
+def test_a_local_shovel_is_told_nothing_of_the_host_that_it_ignores(tmp_path: Path) -> None:
+    uri = "amqp://elsewhere/?verify=verify_none"
+    assert (
+        told(tmp_path, f"shovels: {{s: {{src-protocol: local, src-uri: '{uri}', src-queue: q, dest-uri: 'amqp://'}}}}")
+        == []
+    )
 
 
 def test_the_properties_that_a_shovel_gives_messages(tmp_path: Path) -> None:

@@ -63,6 +63,14 @@ def test_yaml_in_the_reference_loads(tmp_path: Path) -> None:
         assert configuration.definitions.of("/").policies
 
 
+ADDRESSES = {
+    "src-protocol": "amqp10",
+    "src-uri": "amqp://h",
+    "src-address": "/queues/q",
+    "dest-protocol": "amqp10",
+    "dest-uri": "amqp://h",
+    "dest-address": "/queues/r",
+}
 GOOD: list[dict[str, Any]] = [
     {"policies": {"p": {"pattern": "x", "definition": {"max-length": 1}}}},
     {"x-anchors": {"anything": [1]}, "x-more": None},
@@ -72,6 +80,8 @@ GOOD: list[dict[str, Any]] = [
     {"upstream-sets": {"s": [{"upstream": "${file:name}"}]}, "upstreams": {"n": {"uri": "amqp://h"}}},
     {"exchanges": {"e": {"type": "x-foo", "arguments": {"a": [1]}}}},
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://", "delete-after": 3}}},
+    {"shovels": {"s": ADDRESSES}},
+    {"shovels": {"s": {"src-protocol": "local", "src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://"}}},
     {"vhosts": {"v": {"bindings": {"e": [{"key": "k"}, {}]}}}},
     dict.fromkeys(
         ("agent", "definitions", "vhosts", "upstreams", "upstream-sets", "policies", "exchanges", "bindings")
@@ -81,6 +91,9 @@ GOOD: list[dict[str, Any]] = [
     {"upstreams": {"a": {"host": "h", "ssl-options": None}}},
     {"upstreams": {"a": {"uri": ["AMQPS://h", "${env:SCHEME}://h"], "exchange": "${env:" + "X" * 300 + "}"}}},
     {"agent": {"http": {"listen": "${env:LISTEN}", "token": "${file:token}"}, "stall-after": 1.5}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": {"site": "eu", "n": {"m": [1]}}, "remove-headers": ["a*"]}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"messages": 10, "bytes": 1}, "set-headers": None}}},
+    {"upstream-sets": {"s": [{"upstream": "a", "rate-limit": "off"}]}, "upstreams": {"a": {"uri": "amqp://h"}}},
 ]
 BAD: list[dict[str, Any]] = [
     {"upstream": {}},
@@ -104,6 +117,9 @@ BAD: list[dict[str, Any]] = [
     {"bindings": {"e": [{"kye": "k"}]}},
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q", "src-exchange": "x", "dest-uri": "amqp://"}}},
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q"}}},
+    {"shovels": {"s": {key: value for key, value in ADDRESSES.items() if key != "src-protocol"}}},
+    {"shovels": {"s": {key: value for key, value in ADDRESSES.items() if key != "src-address"}}},
+    {"shovels": {"s": ADDRESSES | {"dest-protocol": "amqp1.0"}}},
     {"vhosts": {"v": {"agent": {}}}},
     {"upstreams": {"a": {"uri": "http://h"}}},
     {"upstreams": {"a": None}},
@@ -118,6 +134,12 @@ BAD: list[dict[str, Any]] = [
     {"policies": {"p": {"pattern": "x", "apply-to": "streams", "definition": {"federation-upstream-set": "all"}}}},
     {"downstream": {}},
     {"definitions": {"files": [1]}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"message": 1}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "rate-limit": {"bytes": 0}}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "remove-headers": "a"}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": ["a"]}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "set-headers": {str(number): 1 for number in range(21)}}}},
 ]
 
 

@@ -137,11 +137,20 @@ def test_what_others_may_read_of_a_configuration(tmp_path: Path) -> None:
 agent: {group: dc2, http: {token: "${file:/run/token}", listen: 0.0.0.0:9419}}  # a comment
 downstream: {uri: "amqps://u:${env:PW}@rabbit.dc2:5671/%2f?password=p&verify=verify_none"}
 upstreams: {dc1: {uri: ["amqp://u:a?b@h", "amqp://u:p@h:5672"], max-hops: 2, pasword: 1234, password: x}}
+shovels: {s: {src-protocol: amqp10, src-uri: "amqp://u:p@h?hostname=x", src-address: /queues/q, dest-protocol: local}}
 """
     assert yaml.safe_load(without_secrets(write(tmp_path, text))) == {
         "agent": {"group": "dc2", "http": {"token": "${file:/run/token}", "listen": "0.0.0.0:9419"}},
         "downstream": {"uri": "amqps://rabbit.dc2:5671/%2f"},
         "upstreams": {
             "dc1": {"uri": ["***", "amqp://h:5672"], "max-hops": 2, "pasword": "***", "password": "***"},
+        },
+        "shovels": {
+            "s": {
+                "src-protocol": "amqp10",
+                "src-uri": "amqp://h",
+                "src-address": "/queues/q",
+                "dest-protocol": "local",
+            },
         },
     }

@@ -26,6 +26,8 @@ class Still:
     is_watched: bool = False
     counts_all: bool = True
     trouble: str = ""
+    limited_by: str = ""
+    waits_for_limit: bool = False
 
     def better_prefetch(self, now: float) -> int | None:  # noqa: ARG002 - as a flow has it
         return None
@@ -72,6 +74,22 @@ async def test_it_does_nothing_until_its_queue_is_due(idle: IdleLink) -> None:
     idle.now = idle.upkeep.due_at
     assert not idle.is_quiet()
     assert idle.upkeep.due_at <= idle.now + QUIET
+
+
+async def test_a_link_that_waits_for_its_limit_has_not_waited_for_its_downstream(idle: IdleLink) -> None:
+    """Nothing is unsettled then, and messages wait at the source for as long as one that was large takes to pay."""
+    idle.ready = 100
+    idle.now = idle.upkeep.due_at
+    idle.tick()
+    await idle.upkeep.catch_up()
+    idle.upkeep.tick(idle.now, is_blocked=False)
+    idle.now += 100
+    assert idle.upkeep.tick(idle.now, is_blocked=False) >= 99, "it is behind, and not limited"
+    idle.flow.waits_for_limit, idle.flow.limited_by = True, "5 bytes/s"
+    assert idle.upkeep.tick(idle.now, is_blocked=False) == 0
+    assert not idle.is_quiet()
+    idle.flow.waits_for_limit = False
+    assert idle.upkeep.tick(idle.now + 5, is_blocked=False) <= 5
 
 
 async def test_what_was_taken_and_settled_at_once_is_noticed(idle: IdleLink) -> None:

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
+from agent.core.links.rate_limit import RateLimit
+from agent.core.links.stream_offsets import StreamOffsets
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 from tests.unit.amqp.wire.link import Link
@@ -55,3 +59,68 @@ async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_br
         window.better(link.clock.now)
     assert prefetch.MOST_HELD <= window.unsettled <= prefetch.LARGEST + 20
     assert window.current == 1
+
+
+async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
+    link = await Link.made(rewriter=Untouched())
+    options = FlowOptions("q", "tag", Destination("x"), prefetch=10, offsets=StreamOffsets())
+    window = Window(options, PathMemory(), Counts(), link.clock, for_unpublishable=0)
+    window.target = link.target
+    window.begin()
+    for tag in range(1, window.current + 1):
+        link.target.refuse(tag, "too_large", 0)
+        assert window.is_filled is (tag == window.current)
+    link.clock.pass_by(1.0)
+    assert window.better(link.clock.now) is None
+
+
+async def limited(limit: RateLimit | None, *, is_quorum: bool = False, asked: int | None = None) -> tuple[Link, Window]:
+    link = await Link.made(rewriter=Untouched())
+    options = FlowOptions("q", "tag", Destination("x"), rate_limit=limit, is_quorum=is_quorum, prefetch=asked)
+    window = Window(options, PathMemory(), link.counts, link.clock, for_unpublishable=0)
+    window.target = link.target
+    window.begin()
+    return link, window
+
+
+def moved(link: Link, window: Window, *, messages: int, size: int) -> int | None:
+    link.clock.pass_by(1)
+    link.counts.forwarded += messages
+    link.counts.bytes += messages * size
+    return window.better(link.clock.now)
+
+
+@pytest.mark.parametrize("asked", [None, 5_000])
+async def test_with_a_rate_limit_no_more_is_sent_ahead_than_a_burst(asked: int | None) -> None:
+    link, window = await limited(RateLimit(messages=50), asked=asked)
+    assert (window.prefetch, window.current) == (50, 50)
+    assert moved(link, window, messages=50, size=10) is None, "not for a prefetch that the limit takes back"
+
+
+async def test_with_a_limit_of_bytes_it_is_by_what_messages_are_large() -> None:
+    link, window = await limited(RateLimit(bytes=1_000_000), asked=5_000)
+    assert window.prefetch == 15, "before any has come"
+    assert moved(link, window, messages=10, size=1_000) == 1_000
+    window.begin()
+    assert moved(link, window, messages=900, size=1_100) is None, "few, geometric steps"
+    assert moved(link, window, messages=10, size=100_000) == 10
+
+
+@pytest.mark.parametrize("is_quorum", [True, False])
+async def test_a_changed_limit_changes_it_but_never_makes_it_smaller_on_a_quorum_queue(is_quorum: bool) -> None:
+    link, window = await limited(RateLimit(messages=1_000), asked=5_000, is_quorum=is_quorum)
+    window.limit = RateLimit(messages=10)
+    assert moved(link, window, messages=10, size=1) == (None if is_quorum else 10)
+    window.begin()
+    window.limit = None
+    assert moved(link, window, messages=10, size=1) == 5_000
+
+
+async def test_a_consumer_that_keeps_its_queue_is_not_replaced() -> None:
+    link = await Link.made(rewriter=Untouched())
+    options = FlowOptions("q", "tag", Destination("x"), rate_limit=RateLimit(bytes=1_000_000), keeps_consumer=True)
+    window = Window(options, PathMemory(), link.counts, link.clock, for_unpublishable=0)
+    window.target = link.target
+    window.begin()
+    assert moved(link, window, messages=10, size=10) is None
+    assert window.prefetch == 15

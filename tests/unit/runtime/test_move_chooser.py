@@ -1,10 +1,8 @@
-"""Where a move's messages go, by their headers; and how fast."""
+"""Where a move's messages go, by their headers."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,15 +21,13 @@ from agent.core.rules.moves import (
     MoveAccount,
 )
 from agent.core.rules.quarantine import QuarantineReason
-from agent.runtime.move_chooser import COMES_TOO_OFTEN, MoveChooser, MoveOptions, Pace, StripDeaths
+from agent.runtime.move_chooser import COMES_TOO_OFTEN, MoveChooser, MoveOptions, StripDeaths
 
 DELIVERY = Delivery(b"from", b"key", redelivered=False)
 
 
 class Known:
     """Exchanges that are known to exist, or not."""
-
-    inbound: Any = None
 
     def objection(self, exchange: str) -> str | None:
         return {"": "", "x": "", "gone": NO_EXCHANGE}.get(exchange)
@@ -146,20 +142,3 @@ def test_the_headers_of_deaths_are_removed_and_no_others() -> None:
     headers = encode_table(tuple((name, text("v")) for name in names))
     kept = encode_table((("a", text("v")), ("x-death-of-mine", text("v"))))
     assert StripDeaths().rewrite(headers, DELIVERY) == kept
-
-
-async def test_a_pace_lets_so_many_through_in_a_second() -> None:
-    held: set[object] = set()
-    inbound: Any = SimpleNamespace(hold=held.add, release=held.discard)
-    pace, loop = Pace(100, inbound), asyncio.get_running_loop()
-    began, count = loop.time(), 0
-    while loop.time() - began < 0.25:
-        if pace.allows():
-            pace.took()
-            count += 1
-        else:
-            assert held == {pace}
-            await asyncio.sleep(0.001)
-    assert 10 <= count <= 28
-    pace.end()
-    assert not held

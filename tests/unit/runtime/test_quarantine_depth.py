@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.amqp.connect import connect
 from agent.amqp.data.splice import Counts
+from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import parse
 from agent.core.rules.quarantine import QUEUE
 from agent.links.ends import End
@@ -62,6 +63,19 @@ def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
         links.append(Link(End("upstream away", ())))
         await looks.look()
         assert (asked, board.quarantine_depth) == (6, QuarantineDepth(0, is_exact=False))
+
+    among_models(live)
+
+
+def test_beside_a_source_of_amqp10_is_none_and_nothing_is_asked() -> None:
+    async def live(models: Models) -> None:
+        models.broker(THERE)
+        end, board = End("shovel source", (URI,), terminus=Terminus("a", is_source=True)), Board(lambda: 0.0, "a")
+        open_one = await connect(URI, where="shovel source", name="test")
+        written: list[bytes] = []
+        models.network.on_write = lambda _, data: written.append(data)
+        await QuarantineDepths(lambda: [Link(end)], {end: open_one}.get, board).look()
+        assert (written, board.quarantine_depth) == ([], QuarantineDepth(0, is_exact=True))
 
     among_models(live)
 

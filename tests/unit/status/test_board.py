@@ -8,6 +8,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Unwanted
+from agent.core.links.rate_limit import RateLimit
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
 from agent.core.text.quantities import rfc3339
@@ -407,6 +408,38 @@ def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_wh
     assert link_view(made, entry)["critical_since"] is None
     clock.now += 1
     assert link_view(made, entry)["critical_since"] is not None
+
+
+async def test_a_limited_link_says_so_and_is_no_trouble() -> None:
+    clock = Clock()
+    made = Board(clock, "dc2-a")
+    link = replace(LINK, settings=LinkSettings(rate_limit=RateLimit(messages=5)))
+    gauges = Gauges(backlog=10**6, note="a note")
+    made.put(link, RUNNING, Counts(), lambda: gauges)
+    entry = made[link.id]
+    shown = link_view(made, entry)
+    assert (shown["limited"], shown["rate_limit"], shown["error"]) == (False, {"messages": 5, "bytes": None}, "a note")
+    assert entry.has_new_note()
+    gauges.limited_by = "5 messages/s"
+    assert (entry.has_new_note(), entry.has_new_note()) == (True, False)
+    shown = link_view(made, entry)
+    assert (shown["status"], shown["limited"]) == ("running", True)
+    assert shown["error"] == "a note; held to its rate-limit of 5 messages/s"
+    assert sample_view(made, entry)["limited"] is True
+    found = await summary(made)
+    assert (found["level"], found["causes"]) == ("fine", [])
+    made.put(
+        replace(link, settings=replace(link.settings, lag_critical=LagCritical(messages=5))),
+        RUNNING,
+        Counts(),
+        lambda: gauges,
+    )
+    shown = link_view(made, made[link.id])
+    assert (
+        shown["error"] == "1,000,000 messages wait (limit 5), held to its rate-limit of 5 messages/s: out 0/s; a note"
+    )
+    [cause] = (await summary(made))["causes"]
+    assert cause["advice"].startswith("Raise `rate-limit`")
 
 
 def test_a_link_without_lag_critical_is_never_behind() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.amqp.data.header_table import Names, check_table
+from agent.amqp.data.header_table import Names, check_table, without
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table, encode_value
 from agent.core import fields
 from agent.core.fields import Field, Table
@@ -38,6 +40,29 @@ def test_the_first_entry_of_a_name_is_found(
     name, wanted = expected
     assert data[begin:at] == bytes((len(name),)) + name.encode()
     assert data[at:end] == encode_value(wanted)
+
+
+BEGINNINGS = ("se", "n" * 62)
+SEVERAL = Names(NAME, OTHER, "", prefixes=BEGINNINGS)
+
+
+@given(
+    tables, st.lists(long_ones | st.tuples(st.sampled_from([NAME, OTHER, "", "s", "se", "set"]), values), max_size=9)
+)
+@example((), [(OTHER, fields.text("v" * 64)), (OTHER, fields.text("v")), ("s", fields.boolean(True))])
+def test_all_entries_of_names_and_beginnings_are_left_out(before: Table, more: list[tuple[str, Field]]) -> None:
+    table = (*before, *more)
+    kept = tuple(
+        (name, value) for name, value in table if name not in {NAME, OTHER, ""} and not name.startswith(BEGINNINGS)
+    )
+    assert without(encode_table(table), SEVERAL) == encode_table(kept)
+
+
+def test_of_very_many_entries_each_takes_no_time() -> None:
+    began = time.process_time()
+    for entries in (b"\5otherV" * 30_000, b"\5otherV\0V" * 20_000, b"\2sxV" * 50_000):
+        without(len(entries).to_bytes(4, "big") + entries, SEVERAL)
+    assert time.process_time() - began < 1.0  # it takes 0.05 s where nothing else runs
 
 
 @st.composite

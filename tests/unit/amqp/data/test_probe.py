@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.amqp.data.probe import HEADER, may_be_probe
+from agent.amqp.data.probe import may_be_probe
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import Properties
 from agent.core import fields
 from agent.core.model import AckMode
+from agent.core.rules.headers import PROBE
 from tests.unit.amqp.wire.link import Link, Sent, with_table
 
 QUEUE = "federation: x -> dc2"
@@ -16,7 +17,7 @@ PRIVATE = "federation-agent: probes 1"
 
 
 def probe(token: str) -> Properties:
-    return with_table((HEADER, fields.text(token)))
+    return with_table((PROBE, fields.text(token)))
 
 
 class Mine:

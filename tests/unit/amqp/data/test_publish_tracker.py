@@ -411,6 +411,35 @@ async def test_an_upstream_that_minds_no_prefetch_is_left() -> None:
     assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())
 
 
+async def test_where_nothing_goes_back_it_is_asked_for_another_way() -> None:
+    """Of what was refused. What can't be published is held for good."""
+    asked: list[int] = []
+    link = await Link.made(largest=10, instead_of_return=lambda: asked.append(1))
+    await link.deliver(Sent(1), Sent(2, body=bytes(11)), Sent(3))
+    await link.answer(methods.BASIC_ACK, delivery_tag=1)
+    await link.answer(methods.BASIC_NACK, delivery_tag=2)
+    link.clock.pass_by(SHORTEST)
+    assert asked == [1]
+    link.clock.pass_by(2 * LONGEST_PAUSE)
+    await turn()
+    assert [method.name for method in link.settled()] == ["Basic.Ack"]
+    assert link.target.held_unpublishable == 1
+    assert link.target.trouble.startswith("1 message can't be published downstream")
+    assert link.target.settled_up_to == 1
+
+
+async def test_what_is_returned_is_not_settled_although_its_confirm_follows() -> None:
+    link = await Link.made()
+    link.target.on_returned = link.target.cut_off
+    await link.deliver(Sent(1), Sent(2))
+    await link.answer(methods.BASIC_ACK, delivery_tag=1)
+    number = link.into.number
+    returned = frames.frame(frames.METHOD, number, methods.BASIC_RETURN.encode(code=312, text="NO_ROUTE"))
+    feed(link.downstream, returned + frames.content(number, b"\0\0", b"", 4096))
+    await link.answer(methods.BASIC_ACK, delivery_tag=2)
+    assert link.target.settled_up_to == 1
+
+
 async def test_what_is_not_settled_at_the_end_counts_as_given_back() -> None:
     link = await Link.made()
     await link.deliver(*(Sent(tag, body=b"b") for tag in (1, 2, 3)))

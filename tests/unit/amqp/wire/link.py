@@ -182,6 +182,7 @@ class Link:
         give_up_after: float | None = None,
         tracker: type[PublishTracker] = PublishTracker,
         chooser: Chooser | None = None,
+        instead_of_return: Callable[[], None] | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -197,6 +198,7 @@ class Link:
             held=held or HeldBuffers(0, Room(0)),
             returns_are_counted=returns_are_counted,
             give_up_after=give_up_after,
+            instead_of_return=instead_of_return,
             later=clock.later,
             clock=clock,
         )

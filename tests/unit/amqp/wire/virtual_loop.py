@@ -29,6 +29,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
+    @property
+    def timers(self) -> int:
+        """How many wait to do something."""
+        return sum(not each.cancelled() for each in self._scheduled)  # type: ignore[attr-defined]
+
     def work_for(self, seconds: float) -> None:
         """Nothing else happens meanwhile."""
         self._virtual.now += seconds

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
+from agent.core.fields import text
 from agent.core.links.changed_definition import (
     asks_the_same,
     has_other_passwords,
@@ -14,6 +16,7 @@ from agent.core.links.changed_definition import (
     purpose_of,
 )
 from agent.core.links.lag import LagCritical
+from agent.core.links.rate_limit import RateLimit
 from agent.core.model import (
     ApplyTo,
     Choice,
@@ -123,6 +126,31 @@ def test_a_purpose_is_the_same_for_other_credentials_and_another_place() -> None
 )
 def test_another_purpose(shovel: Shovel) -> None:
     assert purpose_of(replace(SHOVEL, shovel=shovel)) != purpose_of(SHOVEL)
+
+
+LIMIT, OTHER_LIMIT = RateLimit(messages=5), RateLimit(bytes=7)
+
+
+def limited(link: Link, limit: RateLimit | None, **changed: Any) -> Link:
+    if isinstance(link, ShovelLink):
+        return replace(link, shovel=replace(link.shovel, settings=replace(link.settings, rate_limit=limit, **changed)))
+    return replace(link, settings=replace(link.settings, rate_limit=limit, **changed))
+
+
+@pytest.mark.parametrize("link", [EXCHANGE, QUEUE, SHOVEL])
+def test_another_limit_is_no_reason_and_neither_is_none(link: Link) -> None:
+    """But a link that had none shares the connection that it reads from."""
+    assert not needs_restart(limited(link, LIMIT), limited(link, OTHER_LIMIT))
+    assert not needs_restart(limited(link, LIMIT), link)
+    assert needs_restart(link, limited(link, LIMIT))
+    assert asks_the_same(limited(link, LIMIT), limited(link, OTHER_LIMIT))
+    assert purpose_of(limited(link, LIMIT)) == purpose_of(link)
+    assert needs_restart(limited(link, LIMIT), limited(link, LIMIT, remove_headers=("a",)))
+
+
+def test_the_first_limit_does_not_run_a_finished_shovel_again() -> None:
+    assert asks_the_same(SHOVEL, limited(SHOVEL, LIMIT))
+    assert not asks_the_same(SHOVEL, limited(SHOVEL, LIMIT, set_headers=(("a", text("b")),)))
 
 
 @pytest.mark.parametrize("user", ["agent", "other"])

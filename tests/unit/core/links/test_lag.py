@@ -203,6 +203,24 @@ def test_what_holds_it_up_is_known_without_reading_the_text(
 
 
 @pytest.mark.parametrize(
+    ("growth", "more"),
+    [(None, "out 47/s"), (-40.0, "catching up at 40/s, about 4 min left"), (153.0, "in 200/s, out 47/s")],
+)
+def test_a_rate_limit_that_holds_it_is_named(growth: float | None, more: str) -> None:
+    shown = describe_lag(
+        LagCritical(seconds=30),
+        backlog=9_600,
+        behind=197.4,
+        flow=LinkRate(47.0, growth),
+        held=(1, 10),
+        is_auto=True,
+        limited_by="47 messages/s",
+    )
+    assert shown.text == f"3 min 17 s behind (limit 30 s), held to its rate-limit of 47 messages/s: {more}"
+    assert shown.is_limited
+
+
+@pytest.mark.parametrize(
     ("backlog", "rate", "behind"), [(100, 4.0, 25.0), (100, 100.0, 5.7), (100, 0.0, 9.0), (0, 0.0, 5.7), (None, 0, 5.7)]
 )
 def test_a_probe_that_is_overdue_shows_the_least(backlog: int | None, rate: float, behind: float) -> None:

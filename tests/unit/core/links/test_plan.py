@@ -7,6 +7,8 @@ from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Plan, RunningLink, Sight
 from agent.core.links.upstream_steps import QueueSeen, Seen, Verb, upstream_queue_name
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     Binding,
     DeclaredExchange,
     Exchange,
@@ -138,6 +140,17 @@ def test_a_shovel_declares_its_queue_unless_that_is_predeclared() -> None:
     assert (refused.outlook, refused.reason.partition(" is")[0]) == (Outlook.BACKOFF, "queue 'q'")
 
 
+def test_a_shovel_from_a_stream_has_a_queue_for_its_place() -> None:
+    shovel = shovel_link(QueueSource("q", (("x-queue-type", fields.text("stream")),)))
+    place = "federation-agent: offset of //s -> down"
+    missing = plan.plan_link(shovel, Sight(BROKER, UP), downstream()).actions
+    assert told(missing) == [(Verb.CREATE, "queue", "q"), (Verb.CREATE, "queue", place)]
+    assert dict(missing[1].arguments) == {"x-queue-type": fields.text("quorum"), "x-max-length": fields.long(1)}
+    seen = Seen(queue=QueueSeen(3, 1), remembers_offset=True)
+    found = plan.plan_link(shovel, Sight(BROKER, UP, seen), downstream()).actions
+    assert told(found) == [(Verb.KEEP, "queue", "q"), (Verb.KEEP, "queue", place)]
+
+
 def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
     shovel = shovel_link(ExchangeSource("x", "k"))
     planned = plan.plan_link(shovel, Sight(BROKER, UP, Seen(exchange_exists=True)), downstream())
@@ -162,6 +175,25 @@ def test_a_shovels_destination_is_declared_or_waited_for() -> None:
     assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
     refused = planned(queue, Sight(BROKER, error="login refused", failure=Failure(is_permanent=True)))
     assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
+
+
+def test_a_shovel_between_addresses_changes_nothing_anywhere() -> None:
+    link = shovel_link(AddressSource("/queues/a"))
+    given = replace(link, shovel=replace(link.shovel, destination=AddressDestination("/queues/b")))
+    seen = Sight(BROKER, UP, destination=Sight("amqp://there:5672", UP))
+    planned = plan.plan_link(given, seen, downstream())
+    assert (planned.outlook, planned.reason, planned.actions) == (Outlook.RUN, "", ())
+    refused = plan.plan_link(given, replace(seen, error="attaching to '/queues/a': no queue"), downstream())
+    assert (refused.outlook, refused.reason) == (Outlook.BACKOFF, "attaching to '/queues/a': no queue")
+
+
+def test_a_queue_at_an_address_is_declared_where_its_broker_does_that() -> None:
+    link = shovel_link(AddressSource("/queues/a%20b"))
+    given = replace(link, shovel=replace(link.shovel, destination=AddressDestination("/queues/c")))
+    exists = Sight(BROKER, UP, Seen(queue=QueueSeen(3, 0)))
+    planned = plan.plan_link(given, replace(exists, destination=Sight(BROKER, UP, declares_queue=True)), downstream())
+    assert told(planned.actions) == [(Verb.KEEP, "queue", "a b"), (Verb.CREATE, "queue", "c")]
+    assert planned.actions[0].why == "exists with 3 messages"
 
 
 def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker() -> None:

@@ -7,6 +7,8 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.fields import EMPTY, text
+from agent.core.links.rate_limit import RateLimit
 from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkSettings, QueueType, SetMember
 from agent.definitions.models.clusters import LinkSettingsModel, SetMemberModel, UpstreamModel
 from agent.errors import Place
@@ -31,6 +33,9 @@ SETTINGS = st.builds(
     channel_use_mode=st.sampled_from(ChannelUse),
     resource_cleanup_mode=st.sampled_from(CleanupMode),
     forward_unrouted=st.booleans(),
+    set_headers=st.sampled_from([EMPTY, (("a", text("b")),)]),
+    remove_headers=st.sampled_from([(), ("a", "b*")]),
+    rate_limit=st.none() | st.builds(RateLimit, messages=st.integers(1, 9)),
 )
 NAMES = [field.name for field in fields(LinkSettings)]
 MEMBERS = st.builds(SetMember, st.just("u"), SETTINGS, st.frozensets(st.sampled_from(NAMES)))

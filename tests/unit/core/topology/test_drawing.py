@@ -30,6 +30,13 @@ def test_a_shovel_leads_to_its_destination() -> None:
     assert '"dc1 queue in" -> "dc2 v x" [label="shovel drain", style=dotted];' in as_dot(GRAPH, CARRIERS)
 
 
+def test_an_address_is_no_queue() -> None:
+    end = CarrierEnd("dc1", "/", "address", "topic://x")
+    assert '"dc1 address topic://x" -> "dc2 v x"' in as_dot(
+        GRAPH, [Carrier("shovel", "s", end, CARRIERS[1].destination)]
+    )
+
+
 def test_svg_is_well_formed_and_whole() -> None:
     root = ET.fromstring(as_svg(GRAPH, CARRIERS))
     assert len(root.findall(f"{SVG}circle")) == 2

@@ -9,6 +9,8 @@ import pytest
 
 from agent.core.addresses.uri import parse
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     ApplyTo,
     Choice,
     Definitions,
@@ -126,6 +128,22 @@ def test_queue_links_and_shovels_are_shown_as_what_they_are() -> None:
         Carrier("shovel", "spread", End("a", "/", "queue", "in"), End("b", "v", "exchange", "orders")),
     )
     assert pairs(a, b) == [("a", "b")]
+
+
+def test_an_address_is_the_queue_or_exchange_that_it_names() -> None:
+    uris = (parse("amqp://a.example"),)
+    shovels = {
+        "in": Shovel("in", uris, uris, HERE, AddressSource("/queues/jobs%2Fin"), AddressDestination("/exchanges/x/k")),
+        "out": Shovel("out", uris, uris, HERE, QueueSource("jobs/in"), AddressDestination("topic://orders")),
+    }
+    found = {
+        each.name: (each.source, each.destination) for each in carriers_of([member("a", "amqp://o", shovels=shovels)])
+    }
+    queue = End("a", "/", "queue", "jobs/in")
+    assert found == {
+        "in": (queue, End("a", "/", "exchange", "x")),
+        "out": (queue, End("a", "/", "address", "topic://orders")),
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,16 @@ import yaml as pyyaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import Choice, Federation, LinkSettings
+from agent.core.addresses.uri import AmqpUri
+from agent.core.model import (
+    AddressDestination,
+    AddressSource,
+    Choice,
+    Federation,
+    LinkSettings,
+    QueueDestination,
+    QueueSource,
+)
 from agent.definitions.document.findings import Path
 from agent.definitions.document.json_text import JsonText
 from agent.definitions.models.downstream_objects import NO_FEDERATION
@@ -97,6 +106,30 @@ def test_a_whole_broker(encode: Any) -> None:
     assert str(note).startswith("f:")
     assert str(note).endswith(": policy 'q': " + NO_FEDERATION)
     assert "sentinel" not in repr(export)
+
+
+def test_shovels_of_all_protocols() -> None:
+    values = {
+        "ten": {
+            "src-protocol": "amqp10", "src-uri": "amqp://h?hostname=vhost:tenant", "src-address": "/queues/a",
+            "dest-protocol": "amqp10", "dest-uri": "amqp://h/", "dest-address": "/exchanges/x/k",
+        },
+        "local": {
+            "src-protocol": "local", "src-uri": "amqp:///v", "src-queue": "a",
+            "dest-protocol": "local", "dest-uri": "amqp://u:p@elsewhere", "dest-queue": "b",
+        },
+    }  # fmt: skip
+    shovels = [{"vhost": "/", "component": "shovel", "name": name, "value": value} for name, value in values.items()]
+    export = read({**EXPORT, "parameters": shovels, "policies": []})
+    found = export.definitions.of("/").shovels
+    assert (found["ten"].source, found["ten"].destination) == (
+        AddressSource("/queues/a"),
+        AddressDestination("/exchanges/x/k"),
+    )
+    assert [uri.vhost("/") for uri in (*found["ten"].source_uris, *found["ten"].destination_uris)] == ["tenant", "/"]
+    assert (found["local"].source, found["local"].destination) == (QueueSource("a"), QueueDestination("b"))
+    assert (found["local"].source_uris, found["local"].destination_uris) == ((AmqpUri(path="/v"),), (AmqpUri(),))
+    assert export.warnings == ()
 
 
 def test_policies_without_a_key_of_federation_are_noted_up_to_a_number() -> None:

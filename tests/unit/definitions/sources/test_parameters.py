@@ -9,13 +9,18 @@ import pytest
 
 from agent.core.fields import UNREAD
 from agent.core.model import (
+    AddressDestination,
+    AddressSource,
     ApplyTo,
     Choice,
+    DeleteAfter,
     Federation,
     LinkSettings,
     QueueDestination,
     QueueSource,
     SetMember,
+    ShovelDestination,
+    ShovelSource,
 )
 from agent.core.rules.resolve import finish
 from agent.definitions.sources.keeper import Keeper, SourceReading
@@ -190,14 +195,60 @@ def test_the_same_name_as_parameter_and_in_the_global_one_is_refused() -> None:
     assert "is also defined at" in complaint
 
 
-def test_shovels_of_other_protocols_are_left_to_the_plugin() -> None:
-    value = {"src-protocol": "amqp10", "src-address": "/q", "src-uri": "amqp://", "dest-uri": "amqp://"}
-    assert complaints(parameters=[parameter("shovel", "s", value)]) == [
+FROM_ADDRESS = {"src-protocol": "amqp10", "src-uri": "amqp://h", "src-address": "/queues/q"}
+TO_ADDRESS = {"dest-protocol": "amqp10", "dest-uri": "amqp://h", "dest-address": "/queues/r"}
+TO_QUEUE = {"dest-uri": "amqp://", "dest-queue": "r"}
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "destination"),
+    [
+        (FROM_ADDRESS | TO_ADDRESS, AddressSource("/queues/q"), AddressDestination("/queues/r")),
+        (FROM_ADDRESS | TO_QUEUE, AddressSource("/queues/q"), QueueDestination("r")),
+        ({"src-uri": "amqp://", "src-queue": "q"} | TO_ADDRESS, QueueSource("q"), AddressDestination("/queues/r")),
         (
-            f"{API} shovel 's' in vhost '/', 'src-protocol': not run: the agent's shovels support only AMQP 0-9-1, so "
-            "this one is left to the broker's own plugin (src-protocol)"
-        )
-    ]
+            # All keys that 4.3 takes
+            FROM_ADDRESS
+            | TO_ADDRESS
+            | {"src-prefetch-count": 5, "src-delete-after": "never", "src-delete-after-duration": 60}
+            | {"src-consumer-name": "n", "src-consumer-args": {"x-stream-offset": "first"}, "src-predeclared": True}
+            | {"dest-add-forward-headers": True, "dest-add-timestamp-header": True, "dest-predeclared": False}
+            | {"ack-mode": "on-confirm", "reconnect-delay": 5},
+            AddressSource("/queues/q", is_predeclared=True),
+            AddressDestination("/queues/r"),
+        ),
+        (
+            {"src-protocol": "local", "src-uri": "amqp://u@elsewhere", "src-queue": "q"}
+            | TO_QUEUE
+            | {"dest-protocol": "local"},
+            QueueSource("q"),
+            QueueDestination("r"),
+        ),
+    ],
+)
+def test_shovels_of_all_protocols_are_run(
+    value: dict[str, Any], source: ShovelSource, destination: ShovelDestination
+) -> None:
+    assert complaints(parameters=[parameter("shovel", "s", value)]) == []
+    found = read(parameters=[parameter("shovel", "s", value)]).definitions.of("/").shovels["s"]
+    assert (found.source, found.destination) == (source, destination)
+
+
+def test_what_3_10_does_with_properties_is_named() -> None:
+    names = ("dest-properties", "dest-application-properties", "dest-message-annotations")
+    value = FROM_ADDRESS | TO_ADDRESS | {name: {"a": "b"} for name in names}
+    found = complaints(parameters=[parameter("shovel", "s", value)])
+    assert [name in each and "is ignored" in each for name, each in zip(sorted(names), found, strict=True)] == [
+        True
+    ] * 3
+
+
+def test_a_queue_length_that_amqp10_does_not_show_is_never_reached_as_with_3_10() -> None:
+    value = FROM_ADDRESS | TO_ADDRESS | {"src-delete-after": "queue-length"}
+    [complaint] = complaints(parameters=[parameter("shovel", "s", value)])
+    assert "warning: queue-length is for amqp091" in complaint
+    found = read(parameters=[parameter("shovel", "s", value)]).definitions.of("/").shovels["s"]
+    assert found.settings.delete_after is DeleteAfter.NEVER
 
 
 def test_keys_that_do_nothing_are_no_errors_where_rabbitmq_took_them() -> None:

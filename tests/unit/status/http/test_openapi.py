@@ -92,6 +92,7 @@ def test_a_link_has_every_field_that_was_promised() -> None:
         "id kind vhost upstream upstream_cluster destination_cluster uri policy status error failure since owner "
         "forwarded bytes redelivered dropped quarantined returned in_flight backlog oldest_unconfirmed_seconds "
         "prefetch bindings reconnects lag_seconds last_probe last_confirm reason rate backlog_is_exact backlog_last "
-        "backlog_last_at paused lag_critical behind_seconds critical_since incident"
+        "backlog_last_at paused lag_critical behind_seconds critical_since incident limited rate_limit "
+        "converted_with_loss"
     )
     assert set(promised.split()) == set(DOCUMENT["components"]["schemas"]["Link"]["required"])

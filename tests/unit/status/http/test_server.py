@@ -18,7 +18,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.fields import from_tagged
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
 from agent.core.links.upstream_steps import Known
-from agent.core.model import Link
+from agent.core.model import AddressSource, Link
 from agent.core.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.rules import hops
 from agent.core.rules.bindings import GroupedBinding
@@ -195,11 +195,21 @@ async def test_the_native_routes_of_shovels(serve: Serve) -> None:
     assert view.items() >= {
         "name": "s", "vhost": "/", "type": "dynamic", "state": "running", "src_queue": "q", "src_uri": "amqp://h:5672",
         "dest_uri": "amqp://h:5672", "forwarded": 3, "remaining": 7, "remaining_unacked": 5, "pending": 0,
-        "blocked_status": "running",
+        "blocked_status": "running", "src_protocol": "amqp091", "dest_protocol": "amqp091",
     }.items()  # fmt: skip
     assert (await served.ask("/api/shovels/vhost/%2F/s/restart", "DELETE"))[0] == 204
     assert served.asked == [(link.id, "restart")]
     assert (await served.ask("/api/shovels/vhost/%2F/other/restart", "DELETE"))[0] == 404
+
+
+async def test_the_native_route_of_a_shovel_from_an_address(serve: Serve) -> None:
+    served, link = await serve(), shovel_link(AddressSource("/queues/q"))
+    served.board.put(link, RUNNING, Counts(), Gauges)
+    [view] = (await served.ask("/api/shovels"))[1]
+    assert (view["src_protocol"], view["src_address"], view["dest_protocol"]) == ("amqp10", "/queues/q", "amqp091")
+    assert not {"src_queue", "dest_address"} & view.keys()
+    _, view = await served.ask(f"/api/links/{link.id}")
+    assert view["source"] == "address /queues/q"
 
 
 @pytest.mark.parametrize(("deletion", "status", "says"), [

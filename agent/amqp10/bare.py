@@ -1,0 +1,110 @@
+"""Messages that pass from one broker of AMQP 1.0 to another as they are, but for what belongs to a single hop.
+
+Why: docs/decisions/0063-amqp10-by-translation.md
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.tables import CodecError, decode_table
+from agent.amqp10 import sections, types
+from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
+from agent.amqp10.types import Value
+from agent.core.fields import Field
+
+MOST_ANNOTATIONS: Final = 32 * 1024  # bytes: 40 ms at worst
+NO_PROPERTIES: Final = b"\x00\x00"
+NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
+_HEADER: Final = b"\x00\x53\x70"
+_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
+_ANNOTATIONS: Final = b"\x00\x53\x72"
+_PROPERTIES: Final = b"\x00\x53\x73"
+_LISTS: Final = frozenset({b"\xc0", b"\xd0"})
+_LARGE_LIST: Final = struct.Struct(">BII")
+_NULL: Final = bytes((types.NULL_CODE,))
+_USER_PLACE: Final = 2
+_MOST_HEADERS: Final = 256
+_OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
+_TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
+
+
+class Taken(NamedTuple):
+    """A message for the data path: properties, body, whether it came before; exchange and routing key, with their
+    lengths."""
+
+    properties: bytes
+    body: bytes
+    is_redelivered: bool
+    address: bytes
+
+
+class BareMessages:
+    """Makes messages ready for the next broker: delivery annotations are for one hop, and so is what a header counts.
+    Headers repeat, so what was made of them is kept."""
+
+    def __init__(self) -> None:
+        self._headers: dict[bytes, tuple[bytes, bool]] = {}
+
+    def take(self, message: bytes) -> Taken:
+        """The message as a body without properties; what it holds isn't looked at."""
+        kept, is_redelivered, at = b"", False, 0
+        if message.startswith(_HEADER):
+            at = types.skip(message, len(_HEADER))
+            kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
+        if message.startswith(_DELIVERY_ANNOTATIONS, at):
+            at = types.skip(message, at + len(_DELIVERY_ANNOTATIONS))
+        return Taken(NO_PROPERTIES, kept + message[at:], is_redelivered, NO_ADDRESS)
+
+    def _kept(self, header: bytes) -> tuple[bytes, bool]:
+        if len(self._headers) >= _MOST_HEADERS:
+            self._headers.clear()
+        fields = sections.header(header, find_sections(header))
+        kept = HEADER.encode(**{name: fields[name] for name in _OF_MESSAGES})
+        made = self._headers[header] = kept, fields["delivery_count"] > 0
+        return made
+
+
+def annotated(message: bytes, properties: bytes) -> bytes:
+    """The message with the headers that the data path has added as message annotations."""
+    if properties == NO_PROPERTIES:
+        return message
+    added = decode_table(Properties.read(properties).raw_headers)[0]
+    found = find_sections(message)
+    names = {name for name, _ in added}
+    begin, after = found.message_annotations
+    if after - begin > MOST_ANNOTATIONS:
+        raise CodecError(f"message annotations of {after - begin} bytes: at most {MOST_ANNOTATIONS} can be added to")
+    former = [pair for pair in sections.pairs(message, (begin, after)) if pair[0].value not in names]
+    pairs = (*former, *((Value("symbol", name), _value(field)) for name, field in added))
+    return message[:begin] + sections.section(MESSAGE_ANNOTATIONS, Value("map", pairs)) + message[after:]
+
+
+def _value(field: Field) -> Value:
+    return Value(_TYPES[field.tag], field.value)
+
+
+def without_foreign_user(message: bytes, user: bytes) -> bytes:
+    """The message without its user id, unless that is `user`: RabbitMQ refuses any other, and ends the link by that."""
+    at = _properties_at(message)
+    if at is None or message[at : at + 1] not in _LISTS:
+        return message
+    count, first, after = types.find_list(message, at, len(message))
+    if count < _USER_PLACE:
+        return message
+    place = types.skip(message, first)
+    if message.startswith((_NULL, types.encode(Value("binary", user))), place):
+        return message
+    fields = message[first:place] + _NULL + message[types.skip(message, place) : after]
+    return message[:at] + _LARGE_LIST.pack(0xD0, len(fields) + 4, count) + fields + message[after:]
+
+
+def _properties_at(message: bytes) -> int | None:
+    """Where the list of a message's properties begins, if it has any."""
+    at = 0
+    for section in (_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS):
+        if message.startswith(section, at):
+            at = types.skip(message, at + len(section))
+    return at + len(_PROPERTIES) if message.startswith(_PROPERTIES, at) else None

@@ -1,0 +1,61 @@
+"""`rate-limit`: how many messages and bytes a link may read in a second, and how long it has to pause after a read.
+
+A limit is a token bucket that holds a second's worth. It is kept as one time, when what was read is paid for: what is
+read moves it on, and while it is in the future nothing more is read. A bucket that is full is a second in the past.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.links.prefetch import LARGEST
+
+BURST: Final = 1.0  # seconds whose share may be read at once, after as long a time in which less came
+_ASSUMED_SIZE: Final = 64 * 1024  # bytes of a message, before any has come
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most so many messages, and bytes of their bodies, in a second; None doesn't limit them."""
+
+    messages: int | None = None
+    bytes: int | None = None
+
+    def __str__(self) -> str:
+        messages = "" if self.messages is None else f"{self.messages:,} messages/s"
+        octets = "" if self.bytes is None else f"{self.bytes:,} bytes/s"
+        return " and ".join(filter(None, (messages, octets)))
+
+    def prefetch(self, average_size: float | None) -> int:
+        """The number of messages that a broker may send ahead: no more than are read in the time of a burst, as a read
+        may bring all of them. `average_size` is that of their bodies, None if it isn't known."""
+        by_count = LARGEST if self.messages is None else self.messages * BURST
+        size = _ASSUMED_SIZE if average_size is None else max(average_size, 1.0)
+        by_bytes = LARGEST if self.bytes is None else self.bytes * BURST / size
+        return max(1, min(LARGEST, int(min(by_count, by_bytes))))
+
+
+class TokenBuckets:
+    """The buckets of one flow, for messages and for bytes; both are empty at first."""
+
+    def __init__(self, limit: RateLimit, now: float) -> None:
+        self.limit = limit  # may be replaced at any time: what was read before has been charged at its own rate
+        self._messages_until = self._bytes_until = now
+
+    def take(self, now: float, messages: int, octets: int) -> float:
+        """Charge for what was read; return the seconds to pause before the next read."""
+        if self.limit.messages is not None:
+            self._messages_until = max(self._messages_until, now - BURST) + messages / self.limit.messages
+        if self.limit.bytes is not None:
+            self._bytes_until = max(self._bytes_until, now - BURST) + octets / self.limit.bytes
+        return self.pause(now)
+
+    def pause(self, now: float) -> float:
+        """The seconds to pause from now on."""
+        until = [
+            until
+            for until, rate in ((self._messages_until, self.limit.messages), (self._bytes_until, self.limit.bytes))
+            if rate is not None
+        ]
+        return max(0.0, max(until, default=now) - now)

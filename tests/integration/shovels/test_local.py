@@ -1,0 +1,151 @@
+"""Shovels whose ends are `local`: the downstream itself, whatever its URI says; messages go by AMQP 0-9-1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, parameter, parameters, running, shovels
+from tests.integration.shovels.test_amqp10 import IN_CORE, Amqp10
+from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.user_program import consumers, depth, messages, numbered, times
+from tests.lab.waiting import eventually
+from tests.tiers import thorough
+
+NOWHERE: Final = "amqp://nobody:wrong@nowhere.invalid"
+RELEASES: Final = ("here", pytest.param(IN_CORE, marks=pytest.mark.versions))
+
+
+def local(which: str, site: Site, queue: str) -> dict[str, Any]:
+    """The keys of one end, in that vhost."""
+    return {
+        f"{which}-protocol": "local",
+        f"{which}-uri": f"{NOWHERE}/{quote(site.vhost, safe='')}",
+        f"{which}-queue": queue,
+    }
+
+
+@pytest.fixture(params=RELEASES)
+def own(request: pytest.FixtureRequest, broker: Node, broker_on: Callable[..., Node], site_on: SiteOn) -> Site:
+    return site_on(broker if request.param == "here" else broker_on(request.param))
+
+
+@pytest.fixture
+def spare(own: Site) -> Iterator[Site]:
+    """Another vhost of the same broker."""
+    with own.node.admin.temporary_vhost(f"{own.vhost} b") as made:
+        yield Site(own.node, made)
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", thorough("on-publish"), thorough("no-ack")])
+def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str) -> None:
+    """Both queues are declared; host and user of the URI are nobody's."""
+    definition = local("src", own, "src") | local("dest", spare, "dest")
+    keys = {"ack-mode": ack_mode, "src-consumer-name": "mine", "dest-add-forward-headers": True}
+    running(agent_of(own.node), own, definition | keys)
+    own.publish(numbered(2_000), "src", exchange="", headers={"mine": "yes"})
+    found = messages(spare.uri, "dest", 2_000)
+    assert [each.body.decode() for each in found] == numbered(2_000)
+    headers: dict[str, Any] = {**found[0].headers}
+    assert headers["mine"] == "yes"
+    assert headers["x-shovelled"][0]["shovel-name"] == "drain"
+    assert depth(own.uri, "src") == 0
+    eventually(lambda: tags(own) == ["mine"], what="the consumer is named")
+
+
+def tags(site: Site) -> list[str]:
+    return [each["consumer_tag"] for each in site.node.admin.get("consumers", site.vhost)]
+
+
+def test_without_a_host_to_an_exchange_and_a_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:
+    """A missing destination that is predeclared is waited for."""
+    own.exchange("to.x").queue("k", name="dest", exchange="to.x")
+    definition = local("src", own, "src") | {
+        "src-uri": f"amqp:///{own.vhost}",
+        "dest-protocol": "local",
+        "dest-uri": f"amqp:///{own.vhost}",
+        "dest-exchange": "to.x",
+        "dest-exchange-key": "k",
+    }
+    agent = running(agent_of(own.node), own, definition | {"reconnect-delay": 1})
+    own.publish(numbered(10), "src", exchange="")
+    assert own.take(10, queue="dest") == numbered(10)
+    own.delete_queue("src")
+    eventually(lambda: "backoff" in agent.history(*named(own)), what="it is noticed")
+    agent.wait_for("running", named(own))
+    own.publish(numbered(10), "src", exchange="")
+    assert own.take(10, queue="dest") == numbered(10)
+
+
+@pytest.mark.parametrize("after", [100, "queue-length"])
+def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
+    own.queue(name="src").publish(numbered(300), "src", exchange="")
+    definition = local("src", own, "src") | local("dest", own, "dest") | {"src-delete-after": after}
+    agent = agent_of(own.node).write({own.vhost: shovels(definition)}).start()
+    agent.wait_for("terminated", named(own))
+    count = 300 if after == "queue-length" else 100
+    assert own.take(count, queue="dest") == numbered(count)
+    assert depth(own.uri, "src") == 300 - count
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
+def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str) -> None:
+    own = core.site
+    for name in ("src", "dest"):
+        own.node.admin.queue(own.vhost, name, arguments={"x-queue-type": "stream"})
+    keys = {"src-predeclared": True, "dest-predeclared": True, "src-consumer-args": {"x-stream-offset": "first"}}
+    definition = local("src", own, "src") | local("dest", own, "dest") | keys | {"ack-mode": ack_mode}
+    agent = running(agent_of(own.node), own, definition)
+    own.publish(numbered(1_000), "src", exchange="")
+    eventually(lambda: ask(agent, "/api/links")[0]["forwarded"] == 1_000, what="all are forwarded")
+    own.wait_depth(1_000, "dest")
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_the_other_end_speaks_1_0(agent_of: AgentOf, core: Amqp10, end: str) -> None:
+    own = core.site.queue(name="src").queue(name="dest")
+    definition = (
+        local("src", own, "src") | core.end("dest", "dest")
+        if end == "destination"
+        else core.end("src", "src") | local("dest", own, "dest")
+    )
+    running(agent_of(own.node), own, definition)
+    own.publish(numbered(500), "src", exchange="")
+    assert own.take(500, queue="dest") == numbered(500)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.thorough
+@pytest.mark.versions
+def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed) -> None:
+    """The parameter of a plugin that knows `local` is run while it is disabled."""
+    node = borrowed(release=IN_CORE, plugins=NATIVE_PLUGINS)
+    own = Site(node, "/")
+    keys = {"src-protocol": "local", "src-uri": "amqp://", "dest-protocol": "local", "dest-uri": "amqp://"}
+    parameter(own, keys | {"src-queue": "src", "dest-queue": "dest"})
+    parameter(own, keys | {"src-queue": "src2", "dest-queue": "dest2", "src-delete-after": 20}, "twenty")
+    agent = agent_of(node).write(definitions={"management": True}).start()
+    agent.wait_for("standby", named(own), named(own, "twenty"))
+    own.publish(numbered(100), "src", exchange="")
+    assert own.take(100, queue="dest") == numbered(100)
+    plugins = ("rabbitmq_shovel", "rabbitmq_shovel_management")
+    node.run("rabbitmq-plugins", "disable", *plugins)
+    agent.wait_for("running", named(own), named(own, "twenty"))
+    own.publish(numbered(1_000), "src", exchange="")
+    own.publish(numbered(30), "src2", exchange="")
+    assert times(own.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
+    assert own.take(20, queue="dest2") == numbered(20)
+    eventually(lambda: parameters(own) == ["drain"], 20, what="the parameter is deleted")
+    node.run("rabbitmq-plugins", "enable", *plugins)
+    agent.wait_for("standby", named(own), deadline=60)
+    eventually(lambda: consumers(own.uri, "src") == 1, what="the plugin consumes")
+    own.publish(numbered(1_000), "src", exchange="")
+    assert times(own.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)

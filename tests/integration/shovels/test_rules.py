@@ -1,0 +1,80 @@
+"""Rules of shovels: headers that are set and removed beside the shovel's own, and limits in messages and bytes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.lab.user_program import depth, messages, numbered
+from tests.lab.waiting import eventually
+
+RATE = 100
+
+
+def test_headers_are_set_and_removed(agent_of: AgentOf, here: Site, there: Site) -> None:
+    there.queue(name="src").publish(["a"], "src", exchange="", headers={"mine": "yes", "secret": "s", "site": 1})
+    there.publish(["b"], "src", exchange="", headers={"x-shovelled": [{"shovelled-by": "earlier"}], "debug-x": 1})
+    rules: dict[str, Any] = {"set_headers": {"site": "eu"}, "remove_headers": ["secret", "debug-*"]}
+    running(agent_of(here.node), here, shovel(there, here, dest_add_forward_headers=True, **rules))
+    first, second = (dict(each.headers) for each in messages(here.uri, "dest", 2))
+    assert [len(cast("list[Any]", each.pop("x-shovelled"))) for each in (first, second)] == [1, 2]
+    assert (first, second) == ({"mine": "yes", "site": "eu"}, {"site": "eu"})
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "no-ack"])
+@pytest.mark.parametrize("limit", [{"messages": RATE}, {"bytes": 1_000 * RATE, "messages": 10**6}])
+def test_a_limit_is_kept(agent_of: AgentOf, here: Site, there: Site, ack_mode: str, limit: dict[str, int]) -> None:
+    bodies = [number + "x" * 994 for number in numbered(6 * RATE)]
+    there.queue(name="src").publish(bodies, "src", exchange="")
+    here.queue(name="dest")
+    begun = time.monotonic()
+    agent = running(agent_of(here.node), here, shovel(there, here, ack_mode=ack_mode, rate_limit=limit))
+    eventually(lambda: limited(agent), what="it is shown")
+    assert here.take(6 * RATE, queue="dest") == bodies
+    if ack_mode == "on-confirm":  # without acknowledgements one read may bring all of them
+        assert 4 < time.monotonic() - begun < 12
+
+
+def limited(agent: Agent) -> bool:
+    [link] = ask(agent, "/api/links")
+    assert link["status"] == "running"
+    return bool(link["limited"])
+
+
+def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """The first limit of a shovel connects it again, and what it has moved counts on."""
+    there.queue(name="src").publish(numbered(8 * RATE), "src", exchange="")
+    definition = shovel(there, here, src_delete_after=5 * RATE, rate_limit={"messages": RATE})
+    agent = running(agent_of(here.node), here, definition)
+    agent.write({here.vhost: shovels(definition | {"rate-limit": {"messages": 10 * RATE}})})
+    eventually(lambda: depth(here.uri, "dest") == 5 * RATE, 20, what="as many as it was to move")
+    agent.wait_for("terminated", named(here))
+    assert depth(there.uri, "src") == 3 * RATE
+    assert agent.history(*named(here)).count("running") == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("limit", [{"messages": 7}, {"messages": 200}, {"bytes": 1_000_000}])
+def test_a_limit_is_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Site, limit: dict[str, int]) -> None:
+    rate = limit.get("messages", 100)
+    there.queue(name="src").publish(["x" * 10_000] * (70 * rate), "src", exchange="")
+    agent = running(agent_of(here.node), here, shovel(there, here, rate_limit=limit))
+    time.sleep(3)
+
+    def forwarded() -> int:
+        [link] = ask(agent, "/api/links")
+        assert link["status"] == "running"
+        return int(link["forwarded"])
+
+    begun, before = time.monotonic(), forwarded()
+    time.sleep(60)
+    expected = rate * (time.monotonic() - begun)
+    assert forwarded() - before == pytest.approx(expected, rel=0.02)

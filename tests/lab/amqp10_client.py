@@ -1,0 +1,55 @@
+"""A user's program for AMQP 1.0: Apache Qpid Proton, which shares no code with the agent. Its messages are bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from tests.lab.node import Node
+
+PYTHON: Final = os.environ.get("FEDERATION_AGENT_SYSTEM_PYTHON", "/usr/bin/python3")  # which Debian's packages are for
+PROGRAM: Final = Path(__file__).with_name("amqp10_program.py")
+
+
+class Amqp10Client:
+    """Sends to queues of a vhost and takes from them; `is_old` if the node has the plugin of RabbitMQ 3."""
+
+    def __init__(self, node: Node, vhost: str, *, is_old: bool = False) -> None:
+        url = f"amqp://guest:guest@127.0.0.1:{node.amqp_port}"
+        self._prefix = "/amq/queue/" if is_old else "/queues/"
+        self._process = subprocess.Popen(
+            [PYTHON, str(PROGRAM), url, f"vhost:{vhost}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def send(self, queue: str, message: bytes) -> str:
+        """The outcome, such as "accepted", or why there is none."""
+        return str(self._ask("send", queue, message.hex()))
+
+    def take(self, queue: str) -> bytes | str:
+        """The next message, or why there is none."""
+        answer = self._ask("take", queue)
+        return bytes.fromhex(answer) if isinstance(answer, str) else str(answer["error"])
+
+    def _ask(self, what: str, queue: str, *rest: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([what, f"{self._prefix}{quote(queue, safe='')}", *rest]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=30)
+        if self._process.stdout is not None:
+            self._process.stdout.close()

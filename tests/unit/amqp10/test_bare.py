@@ -1,0 +1,81 @@
+"""Messages that pass as they are: what belongs to one hop is left out, and whom RabbitMQ wouldn't believe."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from agent.amqp.wire.tables import CodecError
+from agent.amqp10 import sections, types
+from agent.amqp10.bare import BareMessages, without_foreign_user
+from agent.amqp10.types import Value
+from tests.unit.amqp10.peer import message
+
+
+def test_what_counts_at_one_hop_is_left_out() -> None:
+    body = sections.section(0x72, Value("map", ())) + message(b"x")
+    hop = sections.section(0x71, Value("map", ()))
+    header = sections.HEADER.encode(durable=True, ttl=7, delivery_count=2, first_acquirer=True)
+    taken = BareMessages().take(header + hop + body)
+    assert taken.is_redelivered
+    assert taken.body == sections.HEADER.encode(durable=True, ttl=7, priority=4) + body
+
+
+def test_headers_are_remembered_but_not_all() -> None:
+    bare = BareMessages()
+    for ttl in range(1_000):
+        assert bare.take(sections.HEADER.encode(ttl=ttl + 300) + message(b"x")).body.endswith(message(b"x"))
+
+
+def properties(*items: bytes) -> bytes:
+    return b"\x00\x53\x73" + types.encode_list(items)
+
+
+ID, TO, NULL = types.encode(Value("string", "id")), types.encode(Value("string", "to")), b"\x40"
+LARGE = b"\xd0\x00\x4c\x4b\x44\x00\x4c\x4b\x40" + NULL * 5_000_000
+
+
+@pytest.mark.parametrize("user", [NULL, types.encode(Value("binary", b"u"))])
+def test_nobody_and_the_user_stay(user: bytes) -> None:
+    for whole in (properties(ID, user, TO) + message(b"x"), properties(ID) + message(b"x"), message(b"x"), b""):
+        assert without_foreign_user(whole, b"u") == whole
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        types.encode(Value("binary", b"")),
+        types.encode(Value("binary", b"u2")),
+        types.encode(Value("binary", b"x" * 500)),
+        types.encode(Value("string", "u")),  # as RabbitMQ 3 writes it
+        LARGE,
+    ],
+)
+def test_a_user_that_isnt_ours_is_left_out(user: bytes) -> None:
+    """Its value isn't read, and nothing else is touched."""
+    annotations = sections.section(0x72, Value("map", ()))
+    began = time.process_time()
+    found = without_foreign_user(annotations + properties(LARGE, user, TO) + message(b"x"), b"u")
+    content = LARGE + NULL + TO
+    head = b"\x00\x53\x73\xd0" + (len(content) + 4).to_bytes(4, "big") + (3).to_bytes(4, "big")
+    assert found == annotations + head + content + message(b"x")
+    assert time.process_time() - began < 0.2
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        b"\x00\x53\x73",
+        b"\x00\x53\x73\xc0",
+        b"\x00\x53\x73\xc0\x01\x02",
+        b"\x00\x53\x73\xc0\x03\x02\xa1\x05",
+        b"\x00\x53\x73\xc0\x02\x02\x40",
+        b"\x00\x53\x73\xd0\x00\x00\x00\x04\xff\xff\xff\xff",
+        b"\x00\x53\x72\xd1\xff\xff\xff\xff",
+    ],
+)
+def test_properties_that_are_cut_off_are_left_to_the_peer_or_refused(whole: bytes) -> None:
+    with suppress(CodecError):
+        assert without_foreign_user(whole, b"u") == whole

@@ -1,0 +1,94 @@
+"""How much a link may read in any time, and that it never stops for good."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.links import prefetch
+from agent.core.links.rate_limit import BURST, RateLimit, TokenBuckets
+
+LIMITS = st.builds(RateLimit, messages=st.none() | st.integers(1, 100_000), bytes=st.none() | st.integers(1, 10**9))
+READS = st.lists(
+    st.tuples(st.floats(0, 5), st.integers(0, 2_000), st.integers(0, 10**6)), max_size=40
+)  # each after so long a wait beyond the pause, with so much
+NEARLY = 1e-6
+
+
+@given(LIMITS, READS)
+def test_in_any_time_no_more_is_read_than_a_burst_the_rate_and_one_read(
+    limit: RateLimit, reads: list[tuple[float, int, int]]
+) -> None:
+    buckets, now, pause = TokenBuckets(limit, 7.0), 7.0, 0.0
+    read: list[tuple[float, int, int]] = []
+    for wait, messages, octets in reads:
+        now += pause + wait
+        pause = buckets.take(now, messages, octets)
+        read.append((now, messages, octets))
+    for unit, rate in ((1, limit.messages), (2, limit.bytes)):
+        for first in range(len(read)):
+            total = 0.0
+            for at in range(first, len(read)):
+                allowed = (rate or 0) * (read[at][0] - read[first][0] + BURST)
+                assert rate is None or total <= allowed * (1 + NEARLY), "before the read that may be the one too many"
+                total += read[at][unit]
+
+
+@given(LIMITS, READS)
+def test_no_pause_is_longer_than_what_was_read_takes(limit: RateLimit, reads: list[tuple[float, int, int]]) -> None:
+    """A link that waits for each pause never waits for what it has waited for before."""
+    buckets, now, pause = TokenBuckets(limit, 0.0), 0.0, 0.0
+    for wait, messages, octets in reads:
+        now += pause + wait
+        assert buckets.pause(now) <= NEARLY
+        pause = buckets.take(now, messages, octets)
+        assert pause <= max(messages / (limit.messages or 10**12), octets / (limit.bytes or 10**15)) + NEARLY
+        assert buckets.pause(now) == pause
+
+
+@given(st.integers(1, 5_000), st.integers(1, 300), st.integers(1, 120))
+def test_a_link_with_enough_to_read_reads_as_much_as_it_may(rate: int, of_a_read: int, seconds: int) -> None:
+    buckets, now, total = TokenBuckets(RateLimit(messages=rate), 0.0), 0.0, 0
+    while now < seconds:
+        total += of_a_read
+        now += buckets.take(now, of_a_read, 0)
+    assert rate * seconds <= total * (1 + NEARLY)
+    assert total <= rate * seconds + of_a_read + NEARLY
+
+
+def test_a_burst_is_what_a_second_brings_after_a_second_without() -> None:
+    buckets = TokenBuckets(RateLimit(messages=100), 0.0)
+    assert buckets.take(0.0, 1, 0) == pytest.approx(0.01), "it begins empty, so that no restart brings a burst"
+    assert buckets.take(60.0, 100, 0) == 0.0
+    assert buckets.take(60.0, 50, 0) == pytest.approx(0.5)
+
+
+def test_both_limits_hold() -> None:
+    buckets = TokenBuckets(RateLimit(messages=10, bytes=1_000), 0.0)
+    assert buckets.take(0.0, 10, 500) == pytest.approx(1.0)
+    assert buckets.take(1.0, 1, 5_000) == pytest.approx(4.5), "half a second of bytes was left"
+    assert buckets.take(5.5, 1, 0) == 0.0
+
+
+def test_a_changed_limit_leaves_what_was_paid_for() -> None:
+    buckets = TokenBuckets(RateLimit(messages=100), 0.0)
+    assert buckets.take(0.0, 50, 0) == pytest.approx(0.5)
+    buckets.limit = RateLimit(messages=1)
+    assert buckets.pause(0.0) == pytest.approx(0.5)
+    buckets.limit = RateLimit()
+    assert buckets.pause(0.0) == buckets.take(0.0, 10**6, 10**6) == 0.0
+
+
+def test_a_prefetch_brings_no_more_than_a_burst() -> None:
+    assert RateLimit(messages=300).prefetch(None) == RateLimit(messages=300).prefetch(10**9) == 300
+    assert RateLimit(bytes=1_000_000).prefetch(None) == 15
+    assert RateLimit(bytes=1_000_000).prefetch(100.0) == 10_000
+    assert RateLimit(messages=50, bytes=1_000_000).prefetch(100.0) == 50
+    assert RateLimit(bytes=1).prefetch(10**6) == RateLimit(messages=1).prefetch(0.0) == 1
+    assert RateLimit(messages=10**9).prefetch(0.0) == prefetch.LARGEST
+
+
+def test_it_reads_as_people_write_it() -> None:
+    assert str(RateLimit(1_000, 2_000_000)) == "1,000 messages/s and 2,000,000 bytes/s"
+    assert str(RateLimit(bytes=5)) == "5 bytes/s"
