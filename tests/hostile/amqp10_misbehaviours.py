@@ -99,7 +99,7 @@ async def empty_frames(peer: Peer10) -> None:
 async def begins(peer: Peer10) -> None:
     """Sessions that nobody asked for."""
     await peer.log_in()
-    window = {"incoming_window": 1, "outgoing_window": 1, "next_outgoing_id": 0}
+    window: dict[str, Any] = {"incoming_window": 1, "outgoing_window": 1, "next_outgoing_id": 0}
     await peer.flood(said(performatives.BEGIN, channel=7, remote_channel=7, **window))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 from agent.amqp10 import frames, performatives, sections
 from agent.amqp10.performatives import Performative, Performed
@@ -20,12 +21,13 @@ ALL_OF_IT: Final = performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=(
 Answer: TypeAlias = Callable[["Peer10", "Heard"], Awaitable[None]]
 
 
-class Heard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Heard:
     channel: int
     performed: Performed
     payload: bytes
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.performed[name]
 
 
@@ -99,7 +101,7 @@ class Peer10:
 
     async def log_in(self, **values: Any) -> None:
         await self.greet()
-        wanted = {"container_id": "hostile", "max_frame_size": LARGEST, "properties": PRODUCT}
+        wanted: dict[str, Any] = {"container_id": "hostile", "max_frame_size": LARGEST, "properties": PRODUCT}
         await self.say(performatives.OPEN, **wanted | values)
 
     async def serve(self, instead: Mapping[Performative, Answer] | None = None) -> None:
@@ -115,7 +117,7 @@ class Peer10:
         match heard.performed.performative:
             case performatives.BEGIN:
                 window = {"incoming_window": MUCH, "outgoing_window": MUCH}
-                begun = {"remote_channel": channel, "next_outgoing_id": 0} | window
+                begun: dict[str, Any] = {"remote_channel": channel, "next_outgoing_id": 0} | window
                 await self.say(performatives.BEGIN, channel=channel, **begun | values)
             case performatives.ATTACH:
                 await self.attach(heard, **values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, Message
@@ -26,7 +26,8 @@ RABBITMQ: Final = {"product": Value("string", "RabbitMQ"), "version": Value("str
 MUCH: Final = 1 << 30
 
 
-class Said(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Said:
     """What the translator said in a session, and what a transfer carries."""
 
     channel: int
@@ -37,7 +38,7 @@ class Said(NamedTuple):
     def name(self) -> str:
         return self.performed.performative.name
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.performed[name]
 
 
@@ -170,7 +171,7 @@ class Peer:
 
     def attach(self, *, is_source: bool, channel: int = 0, **values: Any) -> None:
         """As a decent broker answers."""
-        wanted = {
+        wanted: dict[str, Any] = {
             "name": "Shovel s 1",
             "handle": 0,
             "role": not is_source,
@@ -305,7 +306,7 @@ class Target:
         await turn()
 
     async def dispose(self, first: int, last: int | None = None, **values: Any) -> None:
-        wanted = {"role": True, "settled": True, "state": performatives.ACCEPTED.encode()} | values
+        wanted: dict[str, Any] = {"role": True, "settled": True, "state": performatives.ACCEPTED.encode()} | values
         self.peer.say(performatives.DISPOSITION, first=first, last=last, **wanted)
         await turn()
 

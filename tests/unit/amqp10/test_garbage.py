@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.amqp.wire import methods
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, encode_table
-from agent.amqp10 import frames, performatives, sections
+from agent.amqp10 import frames, performatives, sections, types
 from agent.amqp10.bare import NO_PROPERTIES, annotated, without_foreign_user
 from agent.amqp10.conversion.message import to_091, to_10
 from agent.amqp10.sections import find_sections
@@ -165,7 +165,7 @@ values = st.one_of(
 )
 lists = st.builds(
     lambda kind, items, payload, channel: frames.frame(
-        channel, b"\x00\x53" + bytes((kind.code,)) + sections.types.encode(Value("list", tuple(items))) + payload
+        channel, b"\x00\x53" + bytes((kind.code,)) + types.encode(Value("list", tuple(items))) + payload
     ),
     st.sampled_from(FRAMES),
     st.lists(values, max_size=14),
