@@ -254,7 +254,7 @@ async def unsent(peer: Peer10, heard: Heard) -> None:
 
 async def again(peer: Peer10, heard: Heard) -> None:
     """The same outcome for ever, for which it wants an answer each time."""
-    outcome = {"role": True, "first": heard["delivery_id"], "state": ACCEPTED}
+    outcome: dict[str, Any] = {"role": True, "first": heard["delivery_id"], "state": ACCEPTED}
     await peer.flood(said(performatives.DISPOSITION, channel=heard.channel, **outcome))
 
 

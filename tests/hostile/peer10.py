@@ -130,7 +130,7 @@ class Peer10:
 
     async def attach(self, heard: Heard, *, credit: int = 1_000, **values: Any) -> None:
         is_read_from = heard["role"]
-        attached = {
+        attached: dict[str, Any] = {
             "name": heard["name"],
             "handle": heard["handle"],
             "role": not is_read_from,

@@ -3,26 +3,29 @@
 Debian has proton for its own Python only, which runs this.
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import Any
 
-from proton import Message, Timeout, ulong
-from proton.reactor import LinkOption
-from proton.utils import BlockingConnection
+from proton import Message, Timeout, ulong  # type: ignore[import-not-found]
+from proton.reactor import LinkOption  # type: ignore[import-not-found]
+from proton.utils import BlockingConnection  # type: ignore[import-not-found]
 
 DURABLE = 2
 PLAIN = ("durable", "priority", "id", "correlation_id", "subject", "reply_to", "content_type", "group_id", "ttl")
 COUNTED = ("delivery_count", "first_acquirer")
 
 
-class Durable(LinkOption):
+class Durable(LinkOption):  # type: ignore[misc]
     """The plugin of old releases declares the queue, and refuses one that is more durable than the terminus."""
 
-    def apply(self, link):
+    def apply(self, link: Any) -> None:
         link.source.durability = link.target.durability = DURABLE
 
 
-def made(asked):
+def made(asked: dict[str, Any]) -> Any:
     """Text is a section of data; anything in `value` a value."""
     is_value = "value" in asked
     body = asked["value"] if is_value else asked["body"].encode()
@@ -37,22 +40,22 @@ def made(asked):
     return message
 
 
-def shown(message):
+def shown(message: Any) -> dict[str, Any]:
     body = message.body
-    found = {"body": bytes(body).decode()} if isinstance(body, bytes | memoryview) else {"value": body}
+    found: dict[str, Any] = {"body": bytes(body).decode()} if isinstance(body, bytes | memoryview) else {"value": body}
     found |= {name: getattr(message, name) for name in (*PLAIN, *COUNTED)}
     annotations = {str(name): value for name, value in (message.annotations or {}).items()}
     return found | {"properties": message.properties or {}, "annotations": annotations}
 
 
-def send(connection, address, messages):
+def send(connection: Any, address: str, messages: list[dict[str, Any]]) -> list[str]:
     sender = connection.create_sender(address, options=Durable())
     return [str(sender.send(made(each)).remote_state).lower() for each in messages]
 
 
-def take(connection, address, count):
+def take(connection: Any, address: str, count: int) -> list[dict[str, Any]]:
     receiver = connection.create_receiver(address, credit=count, options=Durable())
-    taken = []
+    taken: list[dict[str, Any]] = []
     try:
         while len(taken) < count:
             taken.append(shown(receiver.receive()))
@@ -62,10 +65,11 @@ def take(connection, address, count):
     return taken
 
 
-def main():
+def main() -> None:
     what, url, hostname, *arguments = json.load(sys.stdin)
     connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=10)
-    found = {"send": send, "take": take}[what](connection, *arguments)
+    does: dict[str, Any] = {"send": send, "take": take}
+    found = does[what](connection, *arguments)
     connection.close()
     json.dump(found, sys.stdout, default=str)
 

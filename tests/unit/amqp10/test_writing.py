@@ -264,21 +264,19 @@ async def test_no_more_waits_than_is_allowed() -> None:
 def test_a_destination_without_credit_is_shown_as_blocked_until_it_gives_some() -> None:
     async def scenario() -> None:
         target = await Target.made(credit=1)
-
-        def blocked() -> str | None:
-            return target.peer.wire.blocked
-
+        wire = target.peer.wire
         await target.publish(b"a")
         await asyncio.sleep(10)
-        assert blocked() is None
+        assert wire.blocked is None
         await target.publish(b"b")
         await asyncio.sleep(BLOCKED_AFTER * 0.9)
-        assert blocked() is None
+        assert wire.blocked is None
         await asyncio.sleep(BLOCKED_AFTER * 0.2)
-        assert blocked() == "the broker gives no credit: its queue is full, or it has an alarm"
+        shown: str | None = wire.blocked
+        assert shown == "the broker gives no credit: its queue is full, or it has an alarm"
         target.peer.flow(handle=0, delivery_count=1, link_credit=1, next_incoming=1)
         await turn()
-        assert blocked() is None
+        assert wire.blocked is None
         assert len(target.transfers()) == 2
         await target.peer.lose()
 

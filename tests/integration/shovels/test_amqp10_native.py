@@ -1,0 +1,90 @@
+"""Shovels with ends of AMQP 1.0 beside the native plugin, and what is thorough about them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import named, parameter, parameters, running
+from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, Amqp10, ends, sites
+from tests.integration.shovels.test_resets import COUNT, ENDS, PREFETCH, RESETS, ProxyTo, all_taken, reset_while
+from tests.lab.node import NATIVE_PLUGINS
+from tests.lab.user_program import consumers, depth, numbered, times
+from tests.lab.waiting import eventually
+
+PLUGINS: Final = ("rabbitmq_shovel", "rabbitmq_shovel_management")
+MANY: Final = max(COUNT, 20_000)
+
+log = logging.getLogger(__name__)
+
+
+def native(ten: Amqp10, source: str, destination: str, **keys: Any) -> dict[str, Any]:
+    """As the plugin takes it: without a path."""
+    uri = f"amqp://guest:guest@127.0.0.1:{ten.site.node.amqp_port}?hostname={quote('vhost:/', safe='')}"
+    written = {name.replace("_", "-"): value for name, value in keys.items()}
+    return ten.end("src", source) | ten.end("dest", destination) | {"src-uri": uri, "dest-uri": uri} | written
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.thorough
+@pytest.mark.parametrize("release", [None, pytest.param(IN_CORE, marks=pytest.mark.versions)])
+def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed, release: str | None) -> None:
+    """A parameter that is left when the plugin is disabled is run, and deleted once it has finished."""
+    node = borrowed(release=release, plugins=NATIVE_PLUGINS if release else (*NATIVE_PLUGINS, PLUGIN))
+    site = Site(node, "/")
+    ten = Amqp10(site, is_in_core=release is not None)
+    for queue in ("src", "dest", "src2", "dest2"):
+        site.queue(name=queue)
+    parameter(site, native(ten, "src", "dest"))
+    parameter(site, native(ten, "src2", "dest2", src_delete_after=20), "twenty")
+    agent = agent_of(node).write(definitions={"management": True}).start()
+    agent.wait_for("standby", named(site), named(site, "twenty"))
+    site.publish(numbered(100), "src", exchange="")
+    assert site.take(100, queue="dest") == numbered(100)
+
+    node.run("rabbitmq-plugins", "disable", *PLUGINS)
+    agent.wait_for("running", named(site), named(site, "twenty"))
+    site.publish(numbered(1_000), "src", exchange="")
+    site.publish(numbered(30), "src2", exchange="")
+    assert times(site.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
+    assert site.take(20, queue="dest2") == numbered(20)
+    eventually(lambda: parameters(site) == ["drain"], 20, what="the parameter is deleted")
+
+    node.run("rabbitmq-plugins", "enable", *PLUGINS)
+    agent.wait_for("standby", named(site), deadline=60)
+    eventually(lambda: consumers(site.uri, "src") == 1, what="the plugin consumes")
+    site.publish(numbered(1_000), "src", exchange="")
+    assert times(site.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
+    assert site.take(10, queue="src2") == numbered(10, start=20)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.thorough
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_thousand_messages_and_twenty_cuts(
+    agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
+) -> None:
+    source, destination = sites(kind, ten, here)
+    source.queue(name="src")
+    destination.queue(name="dest")
+    proxy = proxy_to((source if end == "source" else destination).node)
+    ports = (proxy.port, None) if end == "source" else (None, proxy.port)
+    definition = ends(kind, ten, here, ports=ports) | {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
+    agent = running(agent_of(here.node), here, definition)
+    part = MANY // RESETS
+    reset_while(
+        agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
+    )
+    eventually(lambda: depth(source.uri, "src") == 0, 60, what="the source is drained")
+    came = Counter(all_taken(destination))
+    assert set(came) == set(numbered(MANY))
+    log.info("%s, %s: of %d messages %d repeated", kind, end, MANY, came.total() - len(came))
+    assert came.total() - len(came) <= RESETS * PREFETCH
