@@ -119,7 +119,7 @@ def test_a_missing_address(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     """It is tried again, and goes on once the queue is there. RabbitMQ 3.10 doesn't look for that of a destination."""
     ten.site.queue(name="dest")
     agent = waiting(agent_of(here.node), here, ends("both", ten, here) | {"src-predeclared": True})
-    wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "no queue 'src'")
+    wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "queue 'src'")
     ten.site.queue(name="src")
     agent.wait_for("running", named(here))
     ten.site.publish(numbered(10), "src", exchange="")
