@@ -226,6 +226,9 @@ class ReceiverLink:
             self._delivery_count = performed["delivery_count"]
         if self._cancelled and not performed["link_credit"] and performed["drain"] is self._drains:
             self._drained()
+        elif performed["drain"] and not performed["link_credit"]:  # a late answer: it has taken back what came since
+            self._credit = 0
+            self._grant()
         elif performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
 
