@@ -95,7 +95,8 @@ def without_foreign_user(message: bytes, user: bytes) -> bytes:
     if count < _USER_PLACE:
         return message
     place = types.skip(message, first)
-    if message.startswith((_NULL, types.encode(Value("binary", user))), place):
+    kept = (_NULL, types.encode(Value("binary", user))) if user else (_NULL,)
+    if message.startswith(kept, place):
         return message
     fields = message[first:place] + _NULL + message[types.skip(message, place) : after]
     return message[:at] + _LARGE_LIST.pack(0xD0, len(fields) + 4, count) + fields + message[after:]

@@ -37,16 +37,3 @@ def find_frame(data: bytes, at: int, largest: int) -> tuple[int, int, int, int] 
     if at + size > len(data):
         return None
     return kind, channel, at + 4 * offset, at + size
-
-
-def check_header(received: bytes, wanted: bytes) -> None:
-    """`CodecError` if the peer answers our header with another one, or with something else."""
-    if received == wanted:
-        return
-    protocol = {0: "AMQP without SASL", 2: "AMQP's own TLS", 3: "AMQP with SASL"}
-    if received[:4] != b"AMQP" or len(received) != len(wanted):
-        raise CodecError("the peer doesn't speak AMQP at this port")
-    if received[5:] != wanted[5:]:
-        version = ".".join(map(str, received[5:]))
-        raise CodecError(f"the peer wants AMQP {version}, and not AMQP 1.0: is the port right, and a plugin missing?")
-    raise CodecError(f"the peer wants {protocol.get(received[4], f'protocol {received[4]}')}")

@@ -1,7 +1,8 @@
-"""What a link of AMQP 1.0 uses of its session, and a session of its connection."""
+"""What a link of AMQP 1.0 uses of its session, and a session of its connection; and the numbers that are done."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -17,6 +18,10 @@ class SessionOwner(Protocol):
     largest_frame: int  # that the peer takes
     name: str
     user: bytes  # that it knows the agent by; empty if a certificate or nothing says who that is
+
+    @property
+    def is_full(self) -> bool:
+        """True if the socket takes nothing."""
 
     def send(self, data: bytes | memoryview) -> None:
         """Write frames to the peer, with all else that this turn brings."""
@@ -49,7 +54,7 @@ class LinkSession(Protocol):
 
     @property
     def may_transfer(self) -> bool:
-        """True if the peer takes a transfer."""
+        """True if the peer takes a transfer, and so does the socket."""
 
     def send(self, performative: bytes) -> None:
         """Send a performative to the peer."""
@@ -67,3 +72,36 @@ class LinkSession(Protocol):
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""
+
+
+class DoneNumbers:
+    """Numbers from 1 on that are done, as runs: one that stays open for hours lets millions pass behind it."""
+
+    __slots__ = ("_runs", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._runs = [(0, 0)]
+
+    @property
+    def up_to(self) -> int:
+        """The largest number below which none is open."""
+        return self._runs[0][1]
+
+    def __contains__(self, number: int) -> bool:
+        first, _ = self._runs[min(self._at(number), len(self._runs) - 1)]
+        return first <= number <= self._runs[-1][1]
+
+    def add(self, first: int, last: int) -> None:
+        """Add the numbers from the first to the last; some may be done already."""
+        runs = self._runs
+        begin = end = self._at(first - 1)
+        while end < len(runs) and runs[end][0] <= last + 1:
+            self.count -= runs[end][1] - max(runs[end][0], 1) + 1
+            first, last, end = min(first, runs[end][0]), max(last, runs[end][1]), end + 1
+        self.count += last - max(first, 1) + 1
+        runs[begin:end] = [(first, last)]
+
+    def _at(self, number: int) -> int:
+        """The place of the first run that reaches to the number."""
+        return bisect_left(self._runs, number, key=lambda run: run[1])

@@ -31,6 +31,7 @@ class ManagementLinks:
     """`queue` is the address of a queue, which is also where requests about it go. One request at a time."""
 
     count: Final = len(_HANDLES)
+    has_more: Final = False
 
     def __init__(self, session: LinkSession, queue: str) -> None:
         self._session = session

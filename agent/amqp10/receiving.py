@@ -6,6 +6,7 @@ A prefetch becomes credit: as much as is missing between it and what is delivere
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Final
 
 from agent.amqp.wire import frames as wire
@@ -16,12 +17,12 @@ from agent.amqp10 import performatives
 from agent.amqp10.bare import NO_ADDRESS, BareMessages, Taken
 from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.conversion.message import to_091
-from agent.amqp10.link import LinkSession
+from agent.amqp10.link import DoneNumbers, LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections
 from agent.amqp10.terminus import Terminus
 from agent.amqp10.types import Value
-from agent.core.fields import Table
+from agent.core.fields import Field, Table
 
 LARGEST_MESSAGE: Final = (
     128 * 1024 * 1024
@@ -46,14 +47,25 @@ def filter_set(arguments: Table) -> dict[str, Value] | None:
     named = {"x-stream-offset": "rabbitmq:stream-offset-spec"}
     found = {named.get(name, name): field for name, field in arguments}
     return {
-        name: Value("described", (Value("symbol", name), Value(_FILTER_TYPES[field.tag], field.value)))
+        name: Value("described", (Value("symbol", name), value))
         for name, field in found.items()
-        if field.tag in _FILTER_TYPES
+        if (value := _filter_value(field)) is not None
     } or None
+
+
+def _filter_value(field: Field) -> Value | None:
+    """A list is one of text; a time has milliseconds."""
+    if field.tag == "A":
+        items = tuple(_filter_value(each) for each in field.value)
+        return Value("list", tuple(each for each in items if each is not None))
+    if field.tag not in _FILTER_TYPES:
+        return None
+    return Value(_FILTER_TYPES[field.tag], 1000 * field.value if field.tag == "T" else field.value)
 
 
 class ReceiverLink:
     count: Final = 1
+    has_more: Final = False
 
     def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session
@@ -63,22 +75,21 @@ class ReceiverLink:
         self._no_ack = False
         self._awaited: Method | None = None  # the answer that the data path waits for
         self._tag = ""  # of the consumer; empty if there is none
-        self._cancelled = ""  # the tag of the one that is being ended
+        self._cancelled: deque[str] = deque()  # the tags of those that are being ended
         self._drains = False  # so that it gives back what credit it has left
         self._prefix = b""
         self._prefetch = 0
         self._credit = 0  # that the peer has left
         self._delivery_count = 0  # the peer's
         self._last = 0  # tag of a delivery
-        self._settled = 0  # up to this tag, all of them
-        self._later: set[int] = set()  # that are settled behind that
+        self._settled = DoneNumbers()
         self._offset = 0  # from a delivery's tag to its id
         self._partial: bytearray | None = None  # the message that comes in several transfers
         self._partial_id = 0
 
     @property
     def _unsettled(self) -> int:
-        return 0 if self._no_ack else self._last - self._settled - len(self._later)
+        return 0 if self._no_ack else self._last - self._settled.count
 
     # What the data path asks
 
@@ -117,9 +128,12 @@ class ReceiverLink:
         self.attach(methods.BASIC_CONSUME_OK, no_ack=no_ack)
 
     def cancel(self, tag: str) -> None:
-        self._cancelled, self._tag = tag, ""
+        self._cancelled.append(tag)
+        self._tag = ""
         if not self._credit:
             self._drained()
+            return
+        if len(self._cancelled) > 1:  # the peer is asked already
             return
         self._drains = not self._session.owner.limits.is_rabbitmq_3  # which ends the session over it
         self._session.flow(
@@ -132,7 +146,7 @@ class ReceiverLink:
 
     def settle(self, tag: int, *, multiple: bool, is_accepted: bool) -> None:
         last = tag or self._last
-        first = self._settled + 1 if multiple else last
+        first = self._settled.up_to + 1 if multiple else last
         if last > self._last:
             raise CodecError("a delivery is settled that hasn't come")
         if first > last:
@@ -143,7 +157,7 @@ class ReceiverLink:
                 role=True, first=self._id(first), last=self._id(last), settled=True, state=state
             )
         )
-        self._note(first, last)
+        self._settled.add(first, last)
         self._grant()
 
     def leave(self) -> None:
@@ -194,6 +208,7 @@ class ReceiverLink:
             raise CodecError("a message that begins before the end of another")
         if performed["aborted"]:
             self._partial = None
+            self._grant()
             return
         if len(self._partial) + len(payload) > LARGEST_MESSAGE:
             raise CodecError(f"a message of more than {LARGEST_MESSAGE} bytes")
@@ -211,6 +226,9 @@ class ReceiverLink:
             self._delivery_count = performed["delivery_count"]
         if self._cancelled and not performed["link_credit"] and performed["drain"] is self._drains:
             self._drained()
+        elif performed["drain"] and not performed["link_credit"]:  # a late answer: it has taken back what came since
+            self._credit = 0
+            self._grant()
         elif performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
 
@@ -234,8 +252,8 @@ class ReceiverLink:
 
     def _drained(self) -> None:
         self._credit = 0
-        tag, self._cancelled = self._cancelled, ""
-        self._session.say(methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        while self._cancelled:
+            self._session.say(methods.BASIC_CANCEL_OK, consumer_tag=self._cancelled.popleft())
         self._grant()  # another consumer may have begun
 
     def _grant(self) -> None:
@@ -269,17 +287,6 @@ class ReceiverLink:
     def _id(self, tag: int) -> int:
         return (tag + self._offset) % _SERIAL
 
-    def _note(self, first: int, last: int) -> None:
-        """Note that these are settled."""
-        if first > self._settled + 1:
-            self._later.update(range(first, last + 1))
-            return
-        self._later.difference_update(range(first, last + 1))
-        self._settled = last
-        while self._later and self._settled + 1 in self._later:
-            self._settled += 1
-            self._later.discard(self._settled)
-
     def _deliver(self, message: bytes) -> None:
         self._last += 1
         try:
@@ -300,7 +307,5 @@ class ReceiverLink:
             feed(wire.PREFIX.pack(wire.BODY, number, len(part)))
             feed(part)
             feed(wire.END_BYTE)
-        if self._no_ack:
-            self._settled = self._last
-        if not self._credit:
-            self._grant()
+        if not self._credit:  # a peer that has used up its credit needn't say that it is drained
+            (self._drained if self._cancelled else self._grant)()

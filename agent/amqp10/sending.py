@@ -17,7 +17,7 @@ from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
 from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.conversion.message import to_10
-from agent.amqp10.link import LinkSession
+from agent.amqp10.link import DoneNumbers, LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.terminus import Terminus
 
@@ -51,8 +51,7 @@ class SenderLink:
         self._is_waiting = False  # as the connection knows
         self._rest = _NOTHING  # of the message that is being written
         self._delivery_id = 0  # of the next message
-        self._confirmed = 0  # up to this publish, all of them
-        self._later: set[int] = set()  # that are confirmed behind that
+        self._confirmed = DoneNumbers()  # publishes
 
     # What the data path sends
 
@@ -95,6 +94,11 @@ class SenderLink:
             self._body = []
             self._publish(body)
 
+    @property
+    def has_more(self) -> bool:
+        """True if messages wait to be written."""
+        return bool(self._rest or self._waiting)
+
     def leave(self) -> None:
         """Write nothing more."""
         self._body = []
@@ -114,10 +118,10 @@ class SenderLink:
     def flow(self, performed: Performed) -> None:
         count = performed["delivery_count"]
         seen = self._delivery_count if count is None else count
-        self._credit = (performed["link_credit"] or 0) - (self._delivery_count - seen) % _SERIAL
+        self._credit = max(0, (performed["link_credit"] or 0) - (self._delivery_count - seen) % _SERIAL)
         if performed["drain"]:
             self.write()
-            self._delivery_count = (self._delivery_count + max(0, self._credit)) % _SERIAL
+            self._delivery_count = (self._delivery_count + self._credit) % _SERIAL
             self._credit = 0
         if performed["drain"] or performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
@@ -175,8 +179,10 @@ class SenderLink:
             self._session.refuse(PeerRefusal(_NOT_ACCEPTED, f"PRECONDITION_FAILED - {error}", "amqp:decode-error"))
             return
         if self._largest and len(message) > self._largest:
-            taken = max(0, self._largest - (len(message) - len(body)))
-            text = f"PRECONDITION_FAILED - message size {len(body)} is larger than configured max size {taken}"
+            text = f"message size {len(body)} is larger than configured max size {self._largest}"
+            if len(body) <= self._largest:  # it is its headers, which says nothing of others
+                text = f"a message of {len(message)} bytes with its headers; the address takes {self._largest}"
+            text = f"PRECONDITION_FAILED - {text}"
             self._session.refuse(PeerRefusal(_NOT_ACCEPTED, text, "amqp:link:message-size-exceeded"))
             return
         self._published += 1
@@ -194,19 +200,20 @@ class SenderLink:
 
     def _confirm(self, first: int, last: int, method: Method) -> None:
         """Give the data path the confirms of these delivery ids: one for all of them if nothing before them is open."""
-        ahead = (first - self._confirmed) % _SERIAL
-        begin = self._confirmed + 1 + (ahead if ahead < _SERIAL // 2 else ahead - _SERIAL)
+        done = self._confirmed
+        ahead = (first - done.up_to) % _SERIAL
+        begin = done.up_to + 1 + (ahead if ahead < _SERIAL // 2 else ahead - _SERIAL)
         end = begin + (last - first) % _SERIAL
         if end > self._published - len(self._waiting):
             raise CodecError("an outcome of a message that wasn't sent")
-        if begin <= self._confirmed + 1:
-            if end > self._confirmed:
+        if begin <= done.up_to + 1:
+            if end > done.up_to:
                 self._say(method, end, multiple=True)
-                self._advance(end)
+                done.add(done.up_to + 1, end)
             return
         for number in range(begin, end + 1):
-            if number not in self._later:
-                self._later.add(number)
+            if number not in done:
+                done.add(number, number)
                 self._say(method, number, multiple=False)
 
     def _converted(self, properties: bytes, body: bytes) -> bytes:
@@ -218,13 +225,6 @@ class SenderLink:
 
     def _say(self, method: Method, number: int, *, multiple: bool) -> None:
         self._session.say(method, delivery_tag=number, multiple=multiple)
-
-    def _advance(self, to: int) -> None:
-        self._later.difference_update(range(self._confirmed + 1, to + 1))
-        self._confirmed = to
-        while self._confirmed + 1 in self._later:
-            self._confirmed += 1
-            self._later.discard(self._confirmed)
 
 
 def _transfer(delivery_id: int | None, *, more: bool) -> bytes:

@@ -41,6 +41,7 @@ class TranslatedSession:
         self._is_ending = False
         self._is_refused = False  # as the data path knows
         self._is_awaited = False  # its end
+        self._closes_later = False  # once all is written
         self._next_incoming = 0
         self._window = _WINDOW  # transfers that the peer may still send
         self._next_outgoing = 0
@@ -66,6 +67,8 @@ class TranslatedSession:
                 self._receive(call)
             case methods.CHANNEL_OPEN:
                 self.send(self._begin())
+            case methods.CHANNEL_CLOSE if self._terminus.settles_early and self._link.has_more and not self._is_refused:
+                self._closes_later = True  # what waits is settled at its source
             case methods.CHANNEL_CLOSE:
                 self._is_awaited = not self._is_refused
                 self._end()
@@ -177,7 +180,15 @@ class TranslatedSession:
             self.flow()
         if isinstance(self._link, SenderLink):
             self.owner.credited()
+        self.write()
+
+    def write(self) -> None:
+        """Write what waits, now that the peer or the socket may take more."""
+        if isinstance(self._link, SenderLink):
             self._link.write()
+        if self._closes_later and not self._link.has_more:
+            self._closes_later, self._is_awaited = False, True
+            self._end()
 
     def _detached(self, performed: Performed) -> None:
         self.send(performatives.DETACH.encode(handle=performed["handle"], closed=performed["closed"]))
@@ -212,7 +223,7 @@ class TranslatedSession:
 
     @property
     def may_transfer(self) -> bool:
-        return self._peer_window > 0
+        return self._peer_window > 0 and not self.owner.is_full
 
     def transfer(self, performative: bytes, payload: memoryview) -> None:
         self._next_outgoing = (self._next_outgoing + 1) % _SERIAL

@@ -23,12 +23,14 @@ _INVALID: Final = 503
 @dataclass(frozen=True, slots=True)
 class Terminus:
     """One address to read from or to write to. `is_bare`: the other end speaks AMQP 1.0, too, so that messages pass as
-    they are. `filters` are arguments of a consumer."""
+    they are. `filters` are arguments of a consumer. `settles_early`: messages are settled at their source before the
+    broker of this address has them."""
 
     address: str
     is_source: bool
     is_bare: bool = False
     filters: Table = EMPTY
+    settles_early: bool = False
 
     @property
     def is_queue(self) -> bool:

@@ -95,6 +95,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_blocked = False
         self._beats: asyncio.TimerHandle | None = None
 
+    @property
+    def is_full(self) -> bool:
+        return self in self._holders
+
     # What the socket calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,6 +119,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """Translate what was received, as much as one turn of the loop allows."""
         self._is_behind = False
         if self.wire.closed.done():
+            return
+        if self._loop.time() > self.wire.permit.until:  # another agent may run the links
+            self.wire.abort(self.wire.permit.end())
             return
         self._guarded(self._read, self.wire.abort)
         self._feed()
@@ -154,6 +161,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def resume_writing(self) -> None:
         self._unread = 0
         self._release(self)
+        for session in tuple(self._sessions.values()):
+            session.write()
+        self._flush()
 
     # What the wire calls
 
@@ -392,7 +402,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         left = self._credited_at + BLOCKED_AFTER - self._loop.time()
         if left > 0:
             self._blocks = self._loop.call_later(left, self._block)
-        elif self._waiting and len(self._waiting) == len(self._sessions):
+        elif self._waiting and len(self._waiting) < len(self._sessions):
+            self._blocks = self._loop.call_later(BLOCKED_AFTER, self._block)  # others may have nothing to write yet
+        elif self._waiting:
             self._is_blocked = True
             self._say(methods.CONNECTION_BLOCKED, reason=_NO_CREDIT)
             self._feed()
@@ -431,7 +443,8 @@ def translated(terminus: Terminus, name: str) -> Wired:
 
     def wired(uri: AmqpUri, terms: Terms) -> tuple[WireConnection, asyncio.BaseProtocol]:
         hostname = uri.hostname or (uri.connect_host if uri.path is None else f"vhost:{terms.vhost}")
-        translator = Translator(terms, terminus, name=name, hostname=hostname, is_anonymous=uri.user is None)
+        is_anonymous = uri.user is None and not uri.mechanisms
+        translator = Translator(terms, terminus, name=name, hostname=hostname, is_anonymous=is_anonymous)
         return translator.wire, translator
 
     return wired

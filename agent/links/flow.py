@@ -85,7 +85,14 @@ class Flow:
         self._watch = path.poison_search.watch(self._loop.time())
         for_unpublishable = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unpublishable=for_unpublishable)
-        self._throttle = Throttle(up.wire.inbound, options.rate_limit, counts, acknowledges=options.acknowledges)
+        self._throttle = Throttle(
+            up.wire.inbound,
+            options.rate_limit,
+            counts,
+            acknowledges=options.acknowledges,
+            former=path.buckets,
+        )
+        path.buckets = self._throttle.buckets if options.rate_limit is not None else None
         self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 
@@ -138,7 +145,10 @@ class Flow:
         return self._throttle.is_held and not self.unsettled
 
     def limit(self, limit: RateLimit | None) -> None:
-        """Change the rate limit."""
+        """Change the rate limit. A flow that began without one shares its connection, and holds nobody up: its link is
+        started again."""
+        if self._options.rate_limit is None:
+            return
         self._window.limit = limit
         self._throttle.change(limit)
         if self._source is not None:

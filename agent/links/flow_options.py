@@ -8,7 +8,7 @@ from agent.amqp.data.rewriting import Destination
 from agent.core.fields import EMPTY, Table
 from agent.core.links import prefetch
 from agent.core.links.poison_search import PoisonSearch
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.rate_limit import RateLimit, TokenBuckets
 from agent.core.links.stream_offsets import StreamOffsets
 from agent.core.model import AckMode
 
@@ -67,6 +67,7 @@ class PathMemory:
     largest_of: str = ""  # the address that refused it
     fruitless: int = 0  # sessions in a row that brought messages and confirmed none
     poison_search: PoisonSearch = field(default_factory=PoisonSearch)
+    buckets: TokenBuckets | None = None  # of its rate limit, if it has one
 
     def largest_at(self, address: str, now: float) -> int | None:
         """The largest body that this address accepts, as far as that is known."""

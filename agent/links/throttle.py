@@ -22,14 +22,23 @@ _UNLIMITED: Final = RateLimit()
 class Throttle:
     """The rate limit of one flow, which may be changed while messages flow."""
 
-    def __init__(self, inbound: Inbound, limit: RateLimit | None, counts: Counts, *, acknowledges: bool) -> None:
+    def __init__(
+        self,
+        inbound: Inbound,
+        limit: RateLimit | None,
+        counts: Counts,
+        *,
+        acknowledges: bool,
+        former: TokenBuckets | None = None,
+    ) -> None:
         """If messages are acknowledged, those that come while reading is held are counted: no more can come than the
-        prefetch."""
+        prefetch. `former` are the buckets of the flow before, which may have something to pay for."""
         self._inbound = inbound
         self._counts = counts
         self._acknowledges = acknowledges
         self._loop = asyncio.get_running_loop()
-        self._buckets = TokenBuckets(limit or _UNLIMITED, self._loop.time())
+        self.buckets = former or TokenBuckets(limit or _UNLIMITED, self._loop.time())
+        self.buckets.change(limit or _UNLIMITED, self._loop.time())
         self._held_since: float | None = None
         self._released_at = -SHOWN_FOR
         self._timer: asyncio.TimerHandle | None = None
@@ -44,7 +53,7 @@ class Throttle:
     def shown(self) -> str:
         """The limit as text, if it has just held the flow; otherwise empty."""
         is_shown = self.is_held or self._loop.time() - self._released_at < SHOWN_FOR
-        return str(self._buckets.limit) if is_shown else ""
+        return str(self.buckets.limit) if is_shown else ""
 
     @property
     def held_for(self) -> float:
@@ -53,11 +62,11 @@ class Throttle:
 
     def took(self, messages: int, octets: int) -> None:
         """Note what was read, and hold the connection until the next read is allowed."""
-        self._hold(self._buckets.take(self._loop.time(), messages, octets))
+        self._hold(self.buckets.take(self._loop.time(), messages, octets))
 
     def change(self, limit: RateLimit | None) -> None:
-        self._buckets.limit = limit or _UNLIMITED
-        self._hold(self._buckets.pause(self._loop.time()))
+        self.buckets.change(limit or _UNLIMITED, self._loop.time())
+        self._hold(self.buckets.pause(self._loop.time()))
 
     def end(self) -> None:
         """Hold nothing any more: answers of the broker have to be read."""

@@ -140,6 +140,7 @@ def take_permissions(of: Callable[[Scene], Site], scene: Scene) -> None:
     site = of(scene)
     site.node.admin.permissions(site.vhost, "guest", configure="^$", write="^$", read="^$")
     site.node.ctl("close_all_connections", "--vhost", site.vhost, "permissions were taken")
+    assert until(lambda: not scene.is_running, NOTICED), "it isn't noticed"
     time.sleep(GONE_FOR)
     site.node.admin.permissions(site.vhost, "guest")
 

@@ -233,7 +233,7 @@ SOURCES: Final = {
     "without_credit": Row(sends(without_credit), BROKEN + "a message without credit for it, or without an id"),
     "other_link": Row(sends(other_link), BROKEN + "a link that wasn't asked for"),
     "jumps": Row(sends(jumps), BROKEN + "delivery ids that don't follow one another"),
-    "aborted": Row(sends(aborted), BROKEN + "a message without credit for it"),
+    "aborted": Row(sends(aborted), ""),
     "detaches": Row(sends(detaches), "queue 'a' was deleted"),
     "unreadable": Row(sends(unreadable), f"{len(UNREADABLE)} messages can't be published downstream"),
     "byte_by_byte": Row(sends(byte_by_byte), ""),

@@ -27,7 +27,7 @@ class Heard:
     performed: Performed
     payload: bytes
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.performed[name]
 
 

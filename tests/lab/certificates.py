@@ -1,5 +1,6 @@
 """A certificate authority of a test's own, made with the `openssl` command."""
 
+import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,11 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Signs certificates into its directory, which the broker has to be able to read."""
+    """Signs certificates into its directory, which the broker has to be able to read.
+
+    Workers share a broker's authority and sign at the same time, for the same name too: files and serial
+    numbers are each certificate's own.
+    """
 
     directory: Path
     own: Certificate
@@ -46,12 +51,14 @@ class Authority:
         return self._sign(name, "subjectAltName=DNS:localhost,IP:127.0.0.1", days="-1")
 
     def _sign(self, name: str, extension: str, *, password: str | None = None, days: str = _DAYS) -> Certificate:
-        made = Certificate(self.directory / f"{name}.pem", self.directory / f"{name}.key")
-        request, extensions = self.directory / f"{name}.csr", self.directory / f"{name}.ext"
+        unique = secrets.token_hex(8)
+        stem = self.directory / f"{name}-{unique}"
+        made = Certificate(stem.with_suffix(".pem"), stem.with_suffix(".key"))
+        request, extensions = stem.with_suffix(".csr"), stem.with_suffix(".ext")
         extensions.write_text(f"{extension}\n")
         locked = ["-nodes"] if password is None else ["-passout", f"pass:{password}"]
         _openssl("req", *_KEY, *locked, "-keyout", made.keyfile, "-out", request, "-subj", f"/CN={name}")
-        issuer: list[str | Path] = ["-CA", self.own.certfile, "-CAkey", self.own.keyfile, "-CAcreateserial"]
+        issuer: list[str | Path] = ["-CA", self.own.certfile, "-CAkey", self.own.keyfile, "-set_serial", f"0x1{unique}"]
         _openssl("x509", "-req", "-in", request, *issuer, "-out", made.certfile, "-days", days, "-extfile", extensions)
         return made
 

@@ -37,10 +37,10 @@ class RateLimit:
 
 
 class TokenBuckets:
-    """The buckets of one flow, for messages and for bytes; both are empty at first."""
+    """The buckets of one link, for messages and for bytes; both are empty at first."""
 
     def __init__(self, limit: RateLimit, now: float) -> None:
-        self.limit = limit  # may be replaced at any time: what was read before has been charged at its own rate
+        self.limit = limit
         self._messages_until = self._bytes_until = now
 
     def take(self, now: float, messages: int, octets: int) -> float:
@@ -51,6 +51,12 @@ class TokenBuckets:
             self._bytes_until = max(self._bytes_until, now - BURST) + octets / self.limit.bytes
         return self.pause(now)
 
+    def change(self, limit: RateLimit, now: float) -> None:
+        """Replace the limit: what is still to be paid for is paid for at the new one."""
+        former, self.limit = self.limit, limit
+        self._messages_until = _paid(self._messages_until, now, former.messages, limit.messages)
+        self._bytes_until = _paid(self._bytes_until, now, former.bytes, limit.bytes)
+
     def pause(self, now: float) -> float:
         """The seconds to pause from now on."""
         until = [
@@ -59,3 +65,8 @@ class TokenBuckets:
             if rate is not None
         ]
         return max(0.0, max(until, default=now) - now)
+
+
+def _paid(until: float, now: float, former: int | None, rate: int | None) -> float:
+    """The time when a debt is paid for at another rate."""
+    return now + (until - now) * former / rate if until > now and former and rate else until

@@ -26,6 +26,8 @@ class StreamOffsets:
         if not self._last_noted < offset <= LARGEST:
             return
         self._last_noted = offset
+        if self._reached is None:  # the first one: a later session has to begin with it, whatever becomes of this one
+            self._reached = offset - 1
         if self._runs:
             first, last, of_first = self._runs[-1]
             if tag == last + 1 and offset - of_first == tag - first:
@@ -34,7 +36,8 @@ class StreamOffsets:
         self._runs.append((tag, tag, offset))
 
     def up_to(self, tag: int) -> int | None:
-        """The largest offset of the deliveries up to this tag, if it is known of any. The tag never falls."""
+        """The largest offset of the deliveries up to this tag, or the one before the first; None before any has come.
+        The tag never falls."""
         while self._runs and (run := self._runs[0])[0] <= tag:
             first, last, of_first = run
             self._reached = of_first + min(tag, last) - first

@@ -200,6 +200,8 @@ class ShovelModel(StrictModel):
         if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
             report = spot.warn if spot.native else spot.error
             report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
+        if lacks_destination(raw):
+            spot.error(LACKS_DESTINATION, key=True)
         for end in ("src", "dest"):
             _check_protocol(end, raw, spot)
         if is_amqp10 and raw.get("dest-protocol") == AMQP10:
@@ -260,6 +262,15 @@ def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
         report("src-exchange-key does nothing without src-exchange", "src-exchange-key", key=True)
     if "dest-exchange-key" in raw and "dest-queue" in raw:
         report("dest-exchange-key does nothing with dest-queue", "dest-exchange-key", key=True)
+
+
+LACKS_DESTINATION = "a shovel from amqp10 needs dest-queue or dest-exchange: its messages have no exchange of their own"
+
+
+def lacks_destination(raw: Mapping[str, Any]) -> bool:
+    """True if nothing says where messages of AMQP 1.0 are to go by 0-9-1."""
+    is_converted = raw.get("src-protocol") == AMQP10 and raw.get("dest-protocol") != AMQP10
+    return is_converted and not {"dest-queue", "dest-exchange"} & raw.keys()
 
 
 def _check_protocol(end: str, raw: Mapping[str, Any], spot: Spot) -> None:

@@ -15,7 +15,7 @@ from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
-from agent.definitions.models.shovel import ShovelModel
+from agent.definitions.models.shovel import LACKS_DESTINATION, ShovelModel, lacks_destination
 from agent.definitions.models.validation import check
 from agent.definitions.models.values import MAX_SHORT_TEXT, check_regex, kind_of
 
@@ -190,6 +190,9 @@ def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[model.Binding,
 
 
 def decode_shovel(name: str, raw: object, spot: Spot) -> model.Shovel | None:
+    if isinstance(raw, dict) and spot.native and lacks_destination(raw):  # brokers take it, and their plugin fails
+        spot.not_run(LACKS_DESTINATION)
+        return None
     checked = check(ShovelModel, raw, spot)
     if checked is None:
         return None

@@ -64,7 +64,8 @@ class ShovelLinks(Kind[ShovelLink]):
         if isinstance(destination, QueueDestination):
             return Destination("", destination.queue)
         if isinstance(destination, AddressDestination):
-            return Destination("", shortened(destination.address))
+            is_bare = isinstance(link.shovel.source, AddressSource)
+            return Destination("", shortened(destination.address)) if is_bare else Destination()
         return Destination(destination.exchange, destination.routing_key)
 
     def rewriter(self, link: ShovelLink, source: Connection, destination: Connection, /) -> Rewriter:
@@ -168,7 +169,7 @@ class ShovelSession(Session[RunnableShovel]):
             link.settings,
             ready=ready,
             former=memory.former,
-            comes_again=isinstance(link.shovel.source, QueueSource),
+            comes_again=not isinstance(link.shovel.source, ExchangeSource),
             now=self._loop.time(),
         )
         memory.flow = None

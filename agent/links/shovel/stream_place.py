@@ -35,6 +35,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.flow import Flow
 from agent.links.shovel.queues import ensure_queue
 
+BEFORE_ALL: Final = -1  # the place in a stream of which nothing is copied yet
 EVERY: Final = 1.0  # seconds
 COMES_WITHIN: Final = 5.0  # a queue delivers what it has at once
 LAST_PATIENCE: Final = 5.0
@@ -97,6 +98,8 @@ class StreamPlace:
             log.warning("the stream was deleted, and is copied from its beginning", link=self._link, offset=place)
             await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=self.queue)
             self.forget()
+            place = self._reached = BEFORE_ALL
+        if place == BEFORE_ALL:
             return _beginning_at(arguments, fields.text("first"))
         await self._check(connection, place)
         return _beginning_at(arguments, fields.long(place + 1))
@@ -130,7 +133,7 @@ class StreamPlace:
         except (ValueError, RecursionError):
             found = None
         match found:
-            case {"stream": str(stream), "offset": int(offset)} if 0 <= offset < LARGEST:
+            case {"stream": str(stream), "offset": int(offset)} if BEFORE_ALL <= offset < LARGEST:
                 return offset if stream == self._stream else None
         raise PermanentError(
             f"{where}: queue {self.queue!r} holds a message that isn't the agent's: delete the queue, and the shovel "
@@ -152,7 +155,7 @@ class StreamPlace:
                 f"was it deleted and declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then "
                 f"it begins at its {STREAM_OFFSET}"
             )
-        if first > place:
+        if first > place + 1:
             self._missed = (
                 f"the stream had dropped up to {first - place - 1} messages before they were copied: it is copied "
                 f"from offset {first} on; keep more in it (max-age, max-length-bytes)"

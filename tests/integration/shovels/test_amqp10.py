@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ PLUGIN: Final = "rabbitmq_amqp1_0"
 WITH_PLUGIN: Final = "here"
 IN_CORE: Final = "sid"
 RELEASES: Final = (WITH_PLUGIN, pytest.param(IN_CORE, marks=pytest.mark.versions))
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,14 @@ def test_messages_pass(agent_of: AgentOf, here: Site, ten: Amqp10, kind: str) ->
 def test_resets_lose_nothing(
     agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
 ) -> None:
+    agent = lose_nothing(agent_of, here, ten, proxy_to, kind=kind, end=end, count=COUNT)
+    assert reconnects(agent) >= RESETS
+
+
+def lose_nothing(
+    agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str, count: int
+) -> Agent:
+    """Messages pass while one end is reset again and again; what comes twice was in flight."""
     source, destination = sites(kind, ten, here)
     source.queue(name="src")
     destination.queue(name="dest")
@@ -103,23 +115,24 @@ def test_resets_lose_nothing(
     ports = (proxy.port, None) if end == "source" else (None, proxy.port)
     definition = ends(kind, ten, here, ports=ports) | {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
     agent = running(agent_of(here.node), here, definition)
-    part = COUNT // RESETS
+    part = count // RESETS
     reset_while(
         agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
     )
     agent.wait_for("running", named(here))
-    eventually(lambda: depth(source.uri, "src") == 0, 30, what="the source is drained")
+    eventually(lambda: depth(source.uri, "src") == 0, 60, what="the source is drained")
     came = Counter(all_taken(destination))
-    assert set(came) == set(numbered(COUNT))
+    assert set(came) == set(numbered(count))
+    log.info("%s, %s: of %d messages %d repeated", kind, end, count, came.total() - len(came))
     assert came.total() - len(came) <= RESETS * PREFETCH
-    assert reconnects(agent) >= RESETS
+    return agent
 
 
 def test_a_missing_address(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     """It is tried again, and goes on once the queue is there. RabbitMQ 3.10 doesn't look for that of a destination."""
     ten.site.queue(name="dest")
     agent = waiting(agent_of(here.node), here, ends("both", ten, here) | {"src-predeclared": True})
-    wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "no queue 'src'")
+    wait_error(agent, here, "shovel source", f"attaching to {ten.address('src')!r}", "queue 'src'")
     ten.site.queue(name="src")
     agent.wait_for("running", named(here))
     ten.site.publish(numbered(10), "src", exchange="")

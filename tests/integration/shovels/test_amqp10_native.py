@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,17 +10,15 @@ import pytest
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import named, parameter, parameters, running
-from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, Amqp10, ends, sites
-from tests.integration.shovels.test_resets import COUNT, ENDS, PREFETCH, RESETS, ProxyTo, all_taken, reset_while
+from tests.integration.shovels.shoveling import named, parameter, parameters
+from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, Amqp10, lose_nothing
+from tests.integration.shovels.test_resets import COUNT, ENDS, ProxyTo
 from tests.lab.node import NATIVE_PLUGINS
-from tests.lab.user_program import consumers, depth, numbered, times
+from tests.lab.user_program import consumers, numbered, times
 from tests.lab.waiting import eventually
 
 PLUGINS: Final = ("rabbitmq_shovel", "rabbitmq_shovel_management")
 MANY: Final = max(COUNT, 20_000)
-
-log = logging.getLogger(__name__)
 
 
 def native(ten: Amqp10, source: str, destination: str, **keys: Any) -> dict[str, Any]:
@@ -72,19 +68,4 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed
 def test_twenty_thousand_messages_and_twenty_cuts(
     agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
 ) -> None:
-    source, destination = sites(kind, ten, here)
-    source.queue(name="src")
-    destination.queue(name="dest")
-    proxy = proxy_to((source if end == "source" else destination).node)
-    ports = (proxy.port, None) if end == "source" else (None, proxy.port)
-    definition = ends(kind, ten, here, ports=ports) | {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
-    agent = running(agent_of(here.node), here, definition)
-    part = MANY // RESETS
-    reset_while(
-        agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
-    )
-    eventually(lambda: depth(source.uri, "src") == 0, 60, what="the source is drained")
-    came = Counter(all_taken(destination))
-    assert set(came) == set(numbered(MANY))
-    log.info("%s, %s: of %d messages %d repeated", kind, end, MANY, came.total() - len(came))
-    assert came.total() - len(came) <= RESETS * PREFETCH
+    lose_nothing(agent_of, here, ten, proxy_to, kind=kind, end=end, count=MANY)

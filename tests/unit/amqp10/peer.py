@@ -38,7 +38,7 @@ class Said:
     def name(self) -> str:
         return self.performed.performative.name
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.performed[name]
 
 

@@ -147,7 +147,7 @@ class Giving:
         self.drains = False
         self.accepted: set[int] = set()
         self.released: set[int] = set()
-        self.told: set[int] = set()  # tags that the data path has settled
+        self.acknowledged: set[int] = set()  # tags that the data path has settled
         self.consumers = 1
         self.hear()
 
@@ -192,11 +192,11 @@ class Giving:
         self.hear()
 
     async def settle(self, which: int, *, multiple: bool, is_accepted: bool) -> None:
-        left = [tag for tag in range(1, len(self.source.came) + 1) if tag not in self.told]
+        left = [tag for tag in range(1, len(self.source.came) + 1) if tag not in self.acknowledged]
         if left:
             tag = left[which % len(left)]
             self.source.settle(tag, multiple=multiple, is_accepted=is_accepted)
-            self.told |= set(range(1, tag + 1)) if multiple else {tag}
+            self.acknowledged |= set(range(1, tag + 1)) if multiple else {tag}
         self.hear()
 
     async def replace(self, prefetch: int) -> None:
@@ -233,7 +233,7 @@ def test_each_delivery_is_settled_once_and_no_more_come_than_the_prefetch(prefet
             await step(it)
             assert not source.peer.wire.closed.done()
         assert source.bodies == [message(b"%d" % number) for number in range(it.next)]
-        assert it.accepted | it.released == {tag - 1 for tag in it.told}
+        assert it.accepted | it.released == {tag - 1 for tag in it.acknowledged}
         await it.drained()
         source.settle(0, multiple=True)
         it.hear()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import frames
-from agent.amqp10.frames import check_header, find_frame, frame
+from agent.amqp10.frames import find_frame, frame
 
 LARGEST = 600
 
@@ -65,29 +65,3 @@ def test_garbage_is_a_frame_or_an_error(data: bytes) -> None:
     if found is not None:
         _, _, start, end = found
         assert 8 <= start <= end <= len(data)
-
-
-@pytest.mark.parametrize(
-    ("received", "wrong"),
-    [
-        (b"AMQP\x00\x00\x09\x01", "0.9.1.*plugin"),
-        (b"AMQP\x02\x01\x00\x00", "TLS"),
-        (b"AMQP\x00\x01\x00\x00", "without SASL"),
-        (b"AMQP\x07\x01\x00\x00", "protocol 7"),
-        (b"AMQP\x01\x01\x08\x00", "AMQP 1.8.0"),
-        (b"AMQP\x03\x01\x01\x00", "AMQP 1.1.0"),
-        (b"HTTP/1.1", "doesn't speak AMQP"),
-        (b"AMQP", "doesn't speak AMQP"),
-        (b"", "doesn't speak AMQP"),
-    ],
-)
-def test_another_header_than_ours_is_explained(received: bytes, wrong: str) -> None:
-    with pytest.raises(CodecError, match=wrong):
-        check_header(received, frames.SASL_HEADER)
-
-
-def test_our_header_is_accepted() -> None:
-    check_header(frames.SASL_HEADER, frames.SASL_HEADER)
-    check_header(frames.PROTOCOL_HEADER, frames.PROTOCOL_HEADER)
-    with pytest.raises(CodecError, match="with SASL"):
-        check_header(frames.SASL_HEADER, frames.PROTOCOL_HEADER)

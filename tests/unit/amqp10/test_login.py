@@ -1,4 +1,4 @@
-"""A login and an opening: what is said to the peer, and what is told of one that refuses, hangs up or is wrong."""
+"""A login and an opening: what the peer gets, and the error where it refuses, hangs up or is wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def offered(*mechanisms: str, **wanted: Any) -> Peer:
     return peer
 
 
-async def told(peer: Peer) -> BrokerError:
+async def end_of(peer: Peer) -> BrokerError:
     """The error as an operator sees it."""
     await turn()
     terms = Terms("shovel end", "v", "u", Secret(PASSWORD), (), 0)
@@ -97,7 +97,7 @@ def test_a_login_in_pieces_of_any_size(cuts: list[int]) -> None:
 async def test_a_refused_login() -> None:
     peer = await offered(*ALL)
     peer.sasl(performatives.SASL_OUTCOME, code=1)
-    error = await told(peer)
+    error = await end_of(peer)
     assert isinstance(error, PermanentError)
     assert str(error) == "shovel end: login refused for user 'u': check user and password in its URI"
 
@@ -106,14 +106,14 @@ async def test_a_refused_login() -> None:
 async def test_a_login_that_the_broker_cant_check_is_tried_again(code: int) -> None:
     peer = await offered(*ALL)
     peer.sasl(performatives.SASL_OUTCOME, code=code)
-    error = await told(peer)
+    error = await end_of(peer)
     assert isinstance(error, TransientError)
     assert "the broker can't check the login now" in str(error)
 
 
 async def test_no_way_to_log_in_in_common() -> None:
     peer = await offered("GSSAPI", f"X{PASSWORD}", "\x1b[2J")
-    error = await told(peer)
+    error = await end_of(peer)
     assert isinstance(error, PermanentError)
     assert str(error).startswith("shovel end: no common way to log in: the broker offers GSSAPI, X[redacted]")
     assert str(error).isprintable()
@@ -126,7 +126,7 @@ async def test_no_way_to_log_in_in_common() -> None:
 async def test_another_protocol(header: bytes) -> None:
     peer = Peer.made()
     peer.feed(header, [3])
-    error = await told(peer)
+    error = await end_of(peer)
     assert isinstance(error, PermanentError) and error.failure.kind == FailureKind.INVALID
     assert str(error).startswith("shovel end: the server answers AMQP 1.0 with b'")
     assert str(error).endswith("check the port; RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0")
@@ -136,7 +136,7 @@ async def test_a_header_that_says_our_password() -> None:
     peer = await offered(*ALL)
     peer.sasl(performatives.SASL_OUTCOME, code=0)
     peer.feed(PASSWORD[:8].encode())
-    assert PASSWORD[:8] not in str(await told(peer))
+    assert PASSWORD[:8] not in str(await end_of(peer))
 
 
 @pytest.mark.parametrize("with_open", [True, False])
@@ -148,7 +148,7 @@ async def test_a_close_instead_of_an_opening(with_open: bool) -> None:
         peer.say(performatives.OPEN, container_id="peer")
     why = performatives.ERROR.encode(condition="amqp:not-allowed", description="vhost 'v' not found")
     peer.say(performatives.CLOSE, error=why)
-    error = await told(peer)
+    error = await end_of(peer)
     assert str(error) == "shovel end: vhost 'v' does not exist: create it there or fix the path of the URI"
 
 
@@ -162,7 +162,7 @@ async def test_a_peer_that_hangs_up() -> None:
     for peer in (nothing_said, midway, logged_in):
         peer.translator.eof_received()
         await peer.lose()
-        error = await told(peer)
+        error = await end_of(peer)
         assert isinstance(error, TransientError)
         found.append(str(error).removeprefix("shovel end: "))
     closed = "the broker closed the connection"
@@ -195,7 +195,7 @@ OPEN = said(performatives.OPEN, container_id="peer")
 async def test_what_makes_no_sense(what: bytes, why: str) -> None:
     peer = Peer.made()
     peer.feed(frames.SASL_HEADER + what)
-    assert str(await told(peer)).startswith(f"shovel end: broken AMQP 1.0: {why}")
+    assert str(await end_of(peer)).startswith(f"shovel end: broken AMQP 1.0: {why}")
 
 
 async def test_a_login_is_said_once_to_a_peer_that_asks_often() -> None:
@@ -208,7 +208,7 @@ async def test_a_login_is_said_once_to_a_peer_that_asks_often() -> None:
 async def test_what_follows_a_refusal_means_nothing() -> None:
     peer = await offered(*ALL)
     peer.feed(frames.frame(0, performatives.SASL_OUTCOME.encode(code=1), frames.SASL) + OUTCOME + b"\xff" * 100)
-    assert "login refused" in str(await told(peer))
+    assert "login refused" in str(await end_of(peer))
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 2, 3])

@@ -439,13 +439,13 @@ NO_OFFSET = (
             f"{ENDS}, src-queue: q, src-delete-after: always",
             "src-delete-after: expected never, queue-length or a number of messages, got text",
         ),
-        (f"{ENDS}, src-protocol: amqp10", "src-protocol: amqp10 needs src-address"),
-        (f"{ENDS}, src-protocol: amqp10, src-address: ''", "src-protocol: amqp10 needs src-address"),
+        (f"{ENDS}, dest-queue: d, src-protocol: amqp10", "src-protocol: amqp10 needs src-address"),
+        (f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: ''", "src-protocol: amqp10 needs src-address"),
         (f"{ENDS}, src-queue: q, dest-protocol: amqp10", "dest-protocol: amqp10 needs dest-address"),
-        (f"{ENDS}, src-address: a", "src-address needs src-protocol: amqp10"),
+        (f"{ENDS}, dest-queue: d, src-address: a", "src-address needs src-protocol: amqp10"),
         (f"{ENDS}, src-queue: q, dest-address: a", "dest-address needs dest-protocol: amqp10"),
         (
-            f"{ENDS}, src-queue: q, src-protocol: amqp10",
+            f"{ENDS}, dest-queue: d, src-queue: q, src-protocol: amqp10",
             "src-queue is a key of amqp091; with src-protocol: amqp10 write src-address",
         ),
         (
@@ -453,11 +453,11 @@ NO_OFFSET = (
             "publish-properties is a key of amqp091; with dest-protocol: amqp10 write dest-address",
         ),
         (
-            f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: queue-length",
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, src-delete-after: queue-length",
             "queue-length is for amqp091; with amqp10 write a number of messages, or never",
         ),
         (
-            f"{ENDS}, src-protocol: amqp10, src-address: a, src-delete-after: 1, ack-mode: no-ack",
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, src-delete-after: 1, ack-mode: no-ack",
             "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (
@@ -465,7 +465,7 @@ NO_OFFSET = (
             "src-protocol: must be 'amqp091', 'amqp10' or 'local'; did you mean 'amqp10'?",
         ),
         (
-            f"{ENDS}, src-protocol: amqp10, src-address: a, src-adress: b",
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, src-adress: b",
             "unknown key 'src-adress' in a shovel; did you mean 'src-address'?",
         ),
         (
@@ -536,7 +536,11 @@ def shovel(directory: Path, keys: str) -> Shovel:
             QueueSource("q"),
             QueueDestination("r", ARGUMENTS, is_predeclared=True),
         ),
-        ("src-protocol: amqp10, src-address: /queues/q", AddressSource("/queues/q"), ExchangeDestination()),
+        (
+            "src-protocol: amqp10, src-address: /queues/q, dest-queue: d",
+            AddressSource("/queues/q"),
+            QueueDestination("d"),
+        ),
         (
             "src-queue: q, dest-protocol: amqp10, dest-address: /exchanges/x/k",
             QueueSource("q"),
@@ -645,7 +649,7 @@ def test_the_settings_of_a_shovel_between_addresses(tmp_path: Path) -> None:
     ],
 )
 def test_where_a_shovels_end_is(tmp_path: Path, protocol: str, written: str, reached: AmqpUri) -> None:
-    place = "src-address: a" if protocol == "amqp10" else "src-queue: q"
+    place = "src-address: a, dest-queue: d" if protocol == "amqp10" else "src-queue: q"
     section = f"shovels: {{s: {{src-protocol: {protocol}, src-uri: '{written}', {place}, dest-uri: 'amqp://'}}}}"
     assert load(tmp_path, DOWNSTREAM + section).definitions.of("/").shovels["s"].source_uris == (reached,)
 

@@ -70,13 +70,19 @@ def test_another_limit_holds_at_once_and_none_releases() -> None:
         found = throttle(reader, counts, messages=1)
         found.took(50, 0)
         await asyncio.sleep(1)
-        found.change(RateLimit(messages=100))
-        assert reader.holders, "what was read is paid for at the rate of then"
+        found.change(RateLimit(messages=49))
+        assert reader.holders, "what is left is paid for at the new rate"
+        await asyncio.sleep(0.9)
+        assert reader.holders
+        await asyncio.sleep(0.2)
+        assert not reader.holders
+        found.took(500, 0)
+        assert reader.holders
         found.change(None)
         assert not reader.holders
         found.took(10**6, 0)
         assert not reader.holders
-        assert counts.limited_seconds == pytest.approx(1)
+        assert counts.limited_seconds == pytest.approx(2)
         found.change(RateLimit(messages=100))
         found.took(200, 0)
         assert reader.holders

@@ -60,26 +60,28 @@ def _happen(draw: Choose, confirms: Confirms, tag_of: dict[int, int], held: list
 
 def _check(place: int | None, offset_of: dict[int, int], settled: set[int]) -> None:
     unsettled = [offset for tag, offset in offset_of.items() if tag not in settled]
-    if place is None:
-        assert 1 not in settled
-        return
+    assert place is not None
     assert place < min(unsettled, default=LARGEST)
     below = [offset for offset in offset_of.values() if offset < min(unsettled, default=LARGEST)]
-    assert place == max(below), "and no lower than it has to be"
+    assert place == max(below, default=offset_of[1] - 1), "and no lower than it has to be"
 
 
 def test_what_makes_no_sense_is_ignored() -> None:
     offsets = StreamOffsets()
     for tag, offset in enumerate((5, 5, 3, LARGEST + 1, 2**64 - 1, 9), start=1):
         offsets.note(tag, offset)
-    assert [offsets.up_to(tag) for tag in range(8)] == [None, 5, 5, 5, 5, 5, 9, 9]
+    assert [offsets.up_to(tag) for tag in range(8)] == [4, 5, 5, 5, 5, 5, 9, 9]
+
+
+def test_before_anything_has_come_there_is_no_place() -> None:
+    assert StreamOffsets().up_to(0) is None
 
 
 def test_places_within_a_run_and_behind_it() -> None:
     offsets = StreamOffsets()
     for tag in range(1, 101):
         offsets.note(tag, tag + 7)
-    assert [offsets.up_to(tag) for tag in (0, 50, 50, 99, 100, 200)] == [None, 57, 57, 106, 107, 107]
+    assert [offsets.up_to(tag) for tag in (0, 50, 50, 99, 100, 200)] == [7, 57, 57, 106, 107, 107]
     offsets.note(101, 200)
     assert offsets.up_to(100) == 107
     assert offsets.up_to(101) == 200
