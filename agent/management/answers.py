@@ -41,6 +41,15 @@ class VhostAnswer(TypedDict):
     name: str
 
 
+class VhostSettingsAnswer(TypedDict):
+    """What is given when a vhost is made; releases before 3.11 have no default queue type, and show "undefined"."""
+
+    name: str
+    description: NotRequired[Any]
+    tags: NotRequired[Any]
+    default_queue_type: NotRequired[Any]
+
+
 class ParameterAnswer(TypedDict):
     vhost: str
     component: str

@@ -23,6 +23,7 @@ from agent.management.answers import (
     ShovelAnswer,
     TopicPermissionAnswer,
     VhostAnswer,
+    VhostSettingsAnswer,
     WhoamiAnswer,
     taking,
 )
@@ -64,6 +65,18 @@ class ManagementClient(Transport):
     async def vhosts(self) -> list[VhostAnswer]:
         """The vhosts that the user can see."""
         return await self._list(f"vhosts?{_columns(VhostAnswer)}", VhostAnswer, needs=_ANY_TAG)
+
+    async def vhost(self, name: str) -> VhostSettingsAnswer | None:
+        """What a vhost was made with, None if there is none, or the user may not see it."""
+        path = f"vhosts/{encode(name)}?{_columns(VhostSettingsAnswer)}"
+        return await self._one_or_none(path, VhostSettingsAnswer, needs=f"permissions in vhost {name!r}")
+
+    async def exchange_types(self) -> frozenset[str]:
+        """The types of exchanges that the cluster has; some come with plugins."""
+        found = await self.get("overview?columns=exchange_types", needs=_ANY_TAG)
+        types = found.get("exchange_types") if isinstance(found, dict) else None
+        names = (each.get("name") for each in types if isinstance(each, dict)) if isinstance(types, list) else ()
+        return frozenset(name for name in names if isinstance(name, str))
 
     async def parameters(self) -> list[ParameterAnswer]:
         """The parameters of the vhosts that the user may access; others are omitted silently."""
@@ -166,7 +179,15 @@ class ManagementClient(Transport):
         return await self.get_list(path, needs=needs, take=taking(answer))
 
     async def _one(self, path: str, answer: type[T]) -> T:
-        found = await self.get(path, needs=_ANY_TAG)
+        found = await self._one_or_none(path, answer, needs=_ANY_TAG)
+        if found is None:
+            raise NotFoundError(f"{self._where}: GET /api/{path.partition('?')[0]}: no such route: {NOT_RABBITMQ}")
+        return found
+
+    async def _one_or_none(self, path: str, answer: type[T], *, needs: str) -> T | None:
+        found = await self.get(path, needs=needs)
+        if found is None:
+            return None
         try:
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:

@@ -38,7 +38,9 @@ MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
 _TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
 ATTEMPTS: Final = 3
+GET: Final = "GET"
 DELETE: Final = "DELETE"
+_DONE: Final = frozenset({201, 204})
 FIRST_WAIT, LONGEST_WAIT = 0.2, 1.0  # before another attempt, at most
 _CONNECT_WITHIN: Final = 5.0
 _GATEWAY_FAILED: Final = frozenset({502, 503, 504})
@@ -56,6 +58,14 @@ class TooLargeError(PermanentError):
     """A response is larger than the agent accepts."""
 
 
+class NotTakenError(PermanentError):
+    """The broker doesn't take an object; `reason` is its own."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class PassingError(TransientError):
     """A reset, a time-out or a gateway without a broker behind it: the same question may be answered in a moment."""
 
@@ -67,7 +77,16 @@ class _Request:
     path: str
     needs: str
     read: Callable[[aiohttp.ClientResponse], Awaitable[Any]] | None = None
-    method: str = "GET"
+    method: str = GET
+    content: bytes | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {} if self.content is None else {"Content-Type": "application/json"}
+
+    @property
+    def changes(self) -> bool:
+        return self.method != GET
 
     @property
     def route(self) -> str:
@@ -133,6 +152,11 @@ class Transport:
     async def delete(self, path: str, *, needs: str) -> None:
         """Returns once there is no such object, whoever deleted it."""
         await self._answer(_Request(path, needs, method=DELETE))
+
+    async def write(self, method: str, path: str, content: Mapping[str, Any], *, needs: str) -> None:
+        """Returns once the broker has what is sent, which it may have had already. Raises NotTakenError. Where the
+        answer is lost it is sent again, so it has to be what can be repeated."""
+        await self._answer(_Request(path, needs, method=method, content=json.dumps(content).encode()))
 
     async def _answer(self, request: _Request) -> Any:
         loop = asyncio.get_running_loop()
@@ -204,8 +228,9 @@ class Transport:
         async with self._session.request(
             request.method,
             URL(f"{url.safe}/api/{request.path}", encoded=True),
+            data=request.content,
             # No Accept: with one, RabbitMQ answers a missing route with 406.
-            headers={"Authorization": _basic(url), "Accept-Encoding": "identity"},
+            headers={"Authorization": _basic(url), "Accept-Encoding": "identity", **request.headers},
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=within, sock_connect=min(within, _CONNECT_WITHIN)),
             ssl=await self._context(url, where),
@@ -214,7 +239,7 @@ class Transport:
             self.date = response.headers.get("Date")
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
-            if request.method == DELETE and response.status == 204:
+            if request.changes and response.status in _DONE:
                 return None
             is_json = response.content_type == "application/json"
             if response.status == 200 and is_json and request.read is not None:
@@ -223,7 +248,7 @@ class Transport:
                     return answer
             body = await _whole(response) or b""  # to its end: it may be cut short
             refusal = _json(body) if is_json else None
-            self._refuse(url, where, response=response, answer=refusal, needs=request.needs)
+            self._refuse(url, where, response=response, answer=refusal, request=request)
             return None
 
     async def _context(self, url: HttpUrl, where: str) -> ssl.SSLContext | bool:
@@ -234,14 +259,18 @@ class Transport:
             found = self._contexts[url.tls] = await tls_context(url.tls, where=where)
         return found
 
-    def _refuse(self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, needs: str) -> None:
-        """Raises, unless RabbitMQ responded that there is no such object or route."""
+    def _refuse(
+        self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, request: _Request
+    ) -> None:
+        """Raises, unless RabbitMQ responded that there is no such object or route to read or to delete."""
         status = response.status
         reason = _shown(str(answer.get("reason", "")), url) if isinstance(answer, dict) else ""
+        if reason and request.content is not None and status in {400, 404}:
+            raise NotTakenError(f"{where}: {request.route}: {reason} ({status})", reason)
         if status == 404 and reason:
             return
         if status in {401, 403}:
-            what, advice = self._refusal(url.user, reason, needs)
+            what, advice = self._refusal(url.user, reason, request.needs)
             raise PermanentError(f"{where}: {what} ({status}): {advice}")
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)

@@ -287,7 +287,7 @@ class DownstreamModel(StrictModel):
 
     def to_core(self) -> DownstreamSettings:
         tls = self.ssl_options.to_core() if "ssl_options" in self.model_fields_set else Tls()
-        return DownstreamSettings(_secured(self.uri, tls), _secured(self.management or (), tls))
+        return DownstreamSettings(secured(self.uri, tls), secured(self.management or (), tls))
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -315,5 +315,5 @@ def _check_ssl_options(raw: Mapping[str, Any], used: Iterable[Tls | None], spot:
         warn_unverified(spot)
 
 
-def _secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
+def secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
     return tuple(each if each.tls is None or each.tls.are_own else replace(each, tls=tls) for each in addresses)

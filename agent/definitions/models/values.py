@@ -329,6 +329,21 @@ def check_regex(value: str) -> str:
 Regex: TypeAlias = Annotated[Text, AfterValidator(check_regex)]
 
 
+def _patterns(value: object) -> object:
+    if isinstance(value, list) and len(value) > MAX_PATTERNS:
+        raise refuse(f"more than {MAX_PATTERNS} of them")
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+MAX_PATTERNS = 1_000
+Regexes: TypeAlias = Annotated[
+    tuple[Regex, ...],
+    BeforeValidator(_patterns),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""A regular expression, or a list of them, which may be empty."""
+
+
 def _table(value: object) -> Table:
     value = _mapping(value)
     if not isinstance(value, dict):

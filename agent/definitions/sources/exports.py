@@ -58,7 +58,7 @@ class Export:
 
 def read_export(data: bytes, source: str) -> Export:
     """Raises ConfigurationError with all problems."""
-    raw, locate = _parse(data, source)
+    raw, locate = parse_export(data, source)
     if not isinstance(raw, dict):
         raise file_error(source, f"expected a definitions export, got {kind_of(raw)}")
     problems: list[Problem] = []
@@ -78,7 +78,8 @@ def read_export(data: bytes, source: str) -> Export:
     )
 
 
-def _parse(data: bytes, source: str) -> tuple[Any, Locate]:
+def parse_export(data: bytes, source: str) -> tuple[Any, Locate]:
+    """JSON, or YAML within the bounds of a configuration. Raises ConfigurationError."""
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         text = JsonText(decode(data, source), source)
         return text.load(), text.place

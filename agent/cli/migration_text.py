@@ -1,0 +1,138 @@
+"""What `migrate` prints, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.cli import output
+from agent.core.migration.difference import UNSAFE, MigrationAction, MigrationPlan, MigrationVerb
+from agent.core.migration.objects import ObjectKey, ObjectKind
+from agent.core.migration.releases import Objection, Verdict
+from agent.core.text.quantities import counted, listed
+
+if TYPE_CHECKING:
+    from agent.migration.copying import CopyAccount
+
+MOST_ACTIONS: Final = 20
+"""Of a kind, in text."""
+MOST_NAMED: Final = 5
+MOST_LEFT: Final = 50
+_MARKS: Final = {MigrationVerb.CREATE: ("+", "green"), MigrationVerb.CHANGE: ("~", "yellow")}
+_COLOURS: Final = {
+    Verdict.REFUSED: "red",
+    Verdict.DIFFERS: "red",
+    Verdict.IGNORED: "white",
+    Verdict.TRAP: "yellow",
+}
+_PLURALS: Final = {ObjectKind.POLICY: "policies"}
+
+
+def plan_lines(plan: MigrationPlan, *, with_actions: bool = True) -> Iterator[str]:
+    """`with_actions`: not where there is no target that could lack anything."""
+    if with_actions:
+        yield from _action_lines(plan.actions)
+    yield from _objection_lines(plan.objections)
+    verdicts = Counter(each.verdict for each in plan.objections)
+    counts = ", ".join(f"{verdicts[each]:,} {each}" for each in Verdict if verdicts[each])
+    if with_actions:
+        changes = [f"{_counts(number)} to {verb}" for verb, number in _by_verb(plan.actions).items()]
+        found = [f"{_counts(plan.found)} found as wanted"] if plan.found else []
+        yield "; ".join([*(changes or ["nothing to do"]), *found, *([counts] if counts else [])])
+    else:
+        yield f"{_counts(Counter(key.kind for key in plan.wanted))}: {counts or 'nothing refused'}"
+
+
+def _by_verb(actions: Sequence[MigrationAction]) -> Mapping[MigrationVerb, Counter[ObjectKind]]:
+    found: dict[MigrationVerb, Counter[ObjectKind]] = {}
+    for action in actions:
+        found.setdefault(action.verb, Counter())[action.key.kind] += 1
+    return found
+
+
+def _counts(counts: Mapping[ObjectKind, int]) -> str:
+    return ", ".join(counted(counts[kind], kind, _PLURALS.get(kind, "")) for kind in ObjectKind if counts.get(kind))
+
+
+def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
+    shown: Counter[ObjectKind] = Counter()
+    for action in actions:
+        shown[action.key.kind] += 1
+        if shown[action.key.kind] <= MOST_ACTIONS:
+            mark, colour = _MARKS[action.verb]
+            yield output.line("  ", output.paint(mark, colour), f" {action.verb} {action.key}")
+    for kind, number in shown.items():
+        if number > MOST_ACTIONS:
+            more = counted(number - MOST_ACTIONS, f"more {kind}", f"more {_PLURALS.get(kind, f'{kind}s')}")
+            yield f"  + {more} (--format json shows all)"
+
+
+def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
+    """One line for all objects with the same."""
+    groups: dict[tuple[Verdict, str, str], list[ObjectKey]] = {}
+    for each in objections:
+        groups.setdefault((each.verdict, each.reason, each.advice), []).append(each.key)
+    for verdict in Verdict:
+        for (of, reason, advice), keys in groups.items():
+            if of is verdict:
+                named = listed([str(key) for key in keys], MOST_NAMED)
+                yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {reason}: {named}")
+                yield f"  → {advice}"
+
+
+def plan_as_json(plan: MigrationPlan, sides: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "safe": plan.is_safe,
+        **sides,
+        "actions": [{"verb": each.verb, **key_as_json(each.key), "body": each.body} for each in plan.actions],
+        "found": dict(plan.found),
+        "objections": [
+            {"verdict": each.verdict, **key_as_json(each.key), "reason": each.reason, "advice": each.advice}
+            for each in plan.objections
+        ],
+    }
+
+
+def key_as_json(key: ObjectKey) -> dict[str, Any]:
+    """A binding by all that makes it one, others by their names."""
+    found = asdict(key)
+    return found if key.kind is ObjectKind.BINDING else {name: found[name] for name in ("kind", "vhost", "name")}
+
+
+def account_lines(plan: MigrationPlan, account: CopyAccount) -> Iterator[str]:
+    for key, reason in list(account.left.items())[:MOST_LEFT]:
+        yield output.line(output.paint("left", "red"), f" {key}: {reason}")
+    if len(account.left) > MOST_LEFT:
+        yield f"{counted(len(account.left) - MOST_LEFT, 'more left', 'more left')} (--format json shows all)"
+    differing = [str(each.key) for each in plan.objections if each.verdict is Verdict.DIFFERS]
+    if differing:
+        yield output.line(output.paint("differs", "red"), f" at the target, left as it is: {listed(differing, 5)}")
+    copied = f"copied {_counts(account.done)}" if account.done.total() else "copied nothing"
+    found = f"; found {_counts(plan.found)}" if plan.found else ""
+    left = f"; left {len(account.left):,}" if account.left else ""
+    yield f"{copied}{found}{left}"
+
+
+def account_as_json(plan: MigrationPlan, account: CopyAccount) -> dict[str, Any]:
+    return {
+        "complete": is_complete(plan, account),
+        "copied": dict(account.done),
+        "found": dict(plan.found),
+        "left": [{**key_as_json(key), "reason": reason} for key, reason in account.left.items()],
+        "differs": [key_as_json(each.key) for each in plan.objections if each.verdict is Verdict.DIFFERS],
+    }
+
+
+def is_complete(plan: MigrationPlan, account: CopyAccount) -> bool:
+    return not account.left and not any(each.verdict is Verdict.DIFFERS for each in plan.objections)
+
+
+def warnings_text(plan: MigrationPlan) -> str | None:
+    """How many things there are to know that a copy doesn't repeat."""
+    others = sum(each.verdict is not Verdict.DIFFERS for each in plan.objections)
+    unsafe = sum(each.verdict in UNSAFE - {Verdict.DIFFERS} for each in plan.objections)
+    if not others:
+        return None
+    return f"{counted(others, 'thing')} to know, {unsafe:,} of them refused as they are at the source: see migrate plan"

@@ -1,0 +1,159 @@
+"""Definitions as values: each object has a key and a body, and the body is what declares it over the HTTP API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from agent.core.rules.declarations import PURPOSE, TYPE
+from agent.core.rules.names import AGENT_PREFIX, QUEUE_PREFIX
+
+Release: TypeAlias = tuple[int, ...]
+Body: TypeAlias = Mapping[str, Any]
+NEWEST: Final = 999
+"""The patch of a release that is given without one, as in "4.3"."""
+MIRRORING: Final = "ha-mode"
+SERVER_NAMED: Final = "amq."
+"""Names that only brokers give: each has the exchanges, and a client that wants such a queue gets a new name."""
+
+
+class ObjectKind(StrEnum):
+    """In the order in which copies are made: each needs those before it."""
+
+    VHOST = "vhost"
+    POLICY = "policy"
+    EXCHANGE = "exchange"
+    QUEUE = "queue"
+    BINDING = "binding"
+
+
+KIND_ORDER: Final = tuple(ObjectKind)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """The identity of an object. A binding has the name of its source, and all that follows."""
+
+    kind: ObjectKind
+    vhost: str
+    name: str
+    destination: str = ""
+    to_exchange: bool = False
+    routing_key: str = ""
+    arguments: str = ""  # as JSON
+
+    def __str__(self) -> str:
+        if self.kind is ObjectKind.VHOST:
+            return f"vhost {self.vhost!r}"
+        if self.kind is not ObjectKind.BINDING:
+            return f"{self.kind} {self.name!r} in vhost {self.vhost!r}"
+        to = ObjectKind.EXCHANGE if self.to_exchange else ObjectKind.QUEUE
+        key = f"key {self.routing_key!r}" + (f" and arguments {self.arguments}" if self.arguments != "{}" else "")
+        return f"binding from exchange {self.name!r} to {to} {self.destination!r} with {key} in vhost {self.vhost!r}"
+
+    @property
+    def ends(self) -> tuple[ObjectKey, ObjectKey]:
+        """The source and the destination of a binding."""
+        kind = ObjectKind.EXCHANGE if self.to_exchange else ObjectKind.QUEUE
+        return exchange_key(self.vhost, self.name), ObjectKey(kind, self.vhost, self.destination)
+
+
+Objects: TypeAlias = Mapping[ObjectKey, Body]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """What is known of one cluster. Its representation is short, as there may be very many objects."""
+
+    cluster: str
+    release: Release
+    objects: Objects = field(repr=False, default_factory=dict)
+    exclusive: frozenset[ObjectKey] = field(repr=False, default=frozenset())
+    """Queues that end with their connection; they aren't among the objects."""
+    in_force: Mapping[ObjectKey, str] = field(repr=False, default_factory=dict)
+    """The name of the policy in force, by queue."""
+    parameters: tuple[tuple[str, str, str], ...] = field(repr=False, default=())
+    """Vhost, component and name of runtime parameters; their values hold passwords, and aren't kept."""
+    exchange_types: frozenset[str] | None = field(repr=False, default=None)
+    """Those that the cluster has; None if that isn't known."""
+    unread: tuple[tuple[ObjectKey, str], ...] = field(repr=False, default=())
+    """Objects that no other broker can be given, and why."""
+
+    def is_mirrored(self, queue: ObjectKey) -> bool:
+        policy = self.in_force.get(queue)
+        body = {} if policy is None else self.objects.get(ObjectKey(ObjectKind.POLICY, queue.vhost, policy), {})
+        return MIRRORING in body.get("definition", ())
+
+
+def vhost_key(name: str) -> ObjectKey:
+    return ObjectKey(ObjectKind.VHOST, name, name)
+
+
+def exchange_key(vhost: str, name: str) -> ObjectKey:
+    return ObjectKey(ObjectKind.EXCHANGE, vhost, name)
+
+
+def queue_key(vhost: str, name: str) -> ObjectKey:
+    return ObjectKey(ObjectKind.QUEUE, vhost, name)
+
+
+def binding_key(vhost: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> ObjectKey:
+    return ObjectKey(
+        ObjectKind.BINDING,
+        vhost,
+        answer["source"],
+        answer["destination"],
+        answer["destination_type"] == ObjectKind.EXCHANGE,
+        answer["routing_key"],
+        json.dumps(arguments, sort_keys=True),
+    )
+
+
+def queue_body(answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> Body:
+    """With the type in the arguments, whoever chose it: another vhost may have another default. To brokers a classic
+    queue is the same with and without it."""
+    kind = answer.get("type") or arguments.get(TYPE) or "classic"
+    return {
+        "durable": answer.get("durable") is not False,
+        "auto_delete": answer.get("auto_delete") is True,
+        "arguments": {**arguments, TYPE: kind},
+    }
+
+
+def type_of(queue: Body) -> str:
+    return str(queue["arguments"][TYPE])
+
+
+def is_brokers_own(name: str) -> bool:
+    return not name or name.startswith(SERVER_NAMED)
+
+
+def is_of_federation(name: str, body: Body) -> bool:
+    """True for what the agent, or the native plugin, keeps for its links: it means nothing elsewhere."""
+    return name.startswith((AGENT_PREFIX, QUEUE_PREFIX)) or PURPOSE[0] in body.get("arguments", ())
+
+
+def in_order(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
+    """Each after those that it needs."""
+    return sorted(
+        keys,
+        key=lambda key: (
+            KIND_ORDER.index(key.kind), key.vhost, key.name, key.destination, key.routing_key, key.arguments,
+        ),
+    )  # fmt: skip
+
+
+def release_of(text: str) -> Release | None:
+    """ "4.3.6" or "4.3", which stands for its newest patch; what follows, as in "3.13.0-rc.1", is dropped."""
+    parts = text.split("-", maxsplit=1)[0].split("+", maxsplit=1)[0].split(".")
+    if not 2 <= len(parts) <= 4 or not all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts):
+        return None
+    found = tuple(int(part) for part in parts)
+    return found if len(found) > 2 else (*found, NEWEST)
+
+
+def release_text(release: Release) -> str:
+    return ".".join(str(part) for part in release if part != NEWEST)
