@@ -70,16 +70,23 @@ def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
 
 
 def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
-    """One line for all objects with the same."""
-    groups: dict[tuple[Verdict, str, str], list[ObjectKey]] = {}
+    """One line for all objects of a kind and vhost with the same."""
+    groups: dict[tuple[Verdict, str, str, ObjectKind, str], list[ObjectKey]] = {}
     for each in objections:
-        groups.setdefault((each.verdict, each.reason, each.advice), []).append(each.key)
+        groups.setdefault((each.verdict, each.reason, each.advice, each.key.kind, each.key.vhost), []).append(each.key)
     for verdict in Verdict:
-        for (of, reason, advice), keys in groups.items():
+        for (of, reason, advice, *_), keys in groups.items():
             if of is verdict:
-                named = listed([str(key) for key in keys], MOST_NAMED)
-                yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {reason}: {named}")
+                yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {_named(keys)}: {reason}")
                 yield f"  → {advice}"
+
+
+def _named(keys: Sequence[ObjectKey]) -> str:
+    first = keys[0]
+    if len(keys) == 1 or first.kind in {ObjectKind.VHOST, ObjectKind.BINDING}:
+        return listed([str(key) for key in keys], MOST_NAMED, separator="; ")
+    names = listed([repr(key.name) for key in keys], MOST_NAMED)
+    return f"{_PLURALS.get(first.kind, f'{first.kind}s')} {names} in vhost {first.vhost!r}"
 
 
 def plan_as_json(plan: MigrationPlan, sides: Mapping[str, Any]) -> dict[str, Any]:

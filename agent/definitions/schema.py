@@ -1,7 +1,8 @@
 """The whole configuration as one model, and its JSON Schema for editors. It is read entry by entry
-(`sources/decode.py`).
+(`sources/decode.py`). And the schema of the migration file.
 
-`python -m agent.definitions.schema > config/agent.schema.json` updates it.
+`python -m agent.definitions.schema > config/agent.schema.json` updates it, and
+`python -m agent.definitions.schema migration > config/migration.schema.json` the other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic import ConfigDict, Field
 
 from agent.definitions.models.clusters import DownstreamModel, SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
+from agent.definitions.models.migration import MigrationModel
 from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.shovel import ShovelModel
 from agent.definitions.models.validation import StrictModel
@@ -66,18 +68,26 @@ _REFERENCE = {"$ref": "#/$defs/Interpolated"}
 _NARROWING = ("enum", "const", "pattern", "minLength", "maxLength")
 
 
-def build_schema() -> dict[str, Any]:
-    schema = _tidy(DocumentModel.model_json_schema(by_alias=True))
+def build_schema(model: type[StrictModel] = DocumentModel, title: str = "configuration") -> dict[str, Any]:
+    schema = _tidy(model.model_json_schema(by_alias=True))
     schema["$defs"]["Interpolated"] = _INTERPOLATED
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "federation-agent configuration",
+        "title": f"federation-agent {title}",
         **schema,
     }
 
 
 def schema_text() -> str:
-    return json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n"
+    return _written(build_schema())
+
+
+def migration_schema_text() -> str:
+    return _written(build_schema(MigrationModel, "migration"))
+
+
+def _written(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _tidy(schema: Any) -> Any:
@@ -106,4 +116,4 @@ def _or_interpolated(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    sys.stdout.write(migration_schema_text() if sys.argv[1:] == ["migration"] else schema_text())

@@ -18,10 +18,11 @@ from agent.core.migration.objects import (
 )
 from agent.core.migration.releases import DELAYED, Objection, Verdict, changed_arguments
 from agent.core.migration.selection import ChosenObjects, is_everywhere
+from agent.core.text.quantities import listed
 
 _OF_POLICIES: Final = ("alternate-exchange", "dead-letter-exchange")
 _OF_ARGUMENTS: Final = ("alternate-exchange", "x-dead-letter-exchange")
-_OTHER_DEFAULT: Final = "vhost's default queue type"
+_MOST_NAMED: Final = 5
 _COMPONENTS: Final = {
     "federation-upstream": "the agent reads it from its own configuration, or from the broker beside it",
     "federation-upstream-set": "the agent reads it from its own configuration, or from the broker beside it",
@@ -49,10 +50,7 @@ def traps(
     yield from _left_behind(source, chosen, vhosts)
     yield from _of_connections(source, vhosts)
     yield from _of_vhosts(source, target, vhosts)
-    for vhost, component, name in source.parameters:
-        if vhost in vhosts:
-            reason = f"parameters of component {component!r} aren't copied"
-            yield _trap(ObjectKey(ObjectKind.VHOST, vhost, name), reason, _COMPONENTS.get(component, _ANY_COMPONENT))
+    yield from _of_parameters(source, vhosts)
 
 
 def _trap(key: ObjectKey, reason: str, advice: str) -> Objection:
@@ -120,5 +118,15 @@ def _of_vhosts(source: ClusterObjects, target: ClusterObjects, vhosts: set[str])
         ours = source.objects[key].get("default_queue_type", "classic")
         theirs = ours if there is None else there.get("default_queue_type", "classic")
         if ours != theirs:
-            reason = f"the {_OTHER_DEFAULT} is {ours} at the source and {theirs} at the target"
+            reason = f"the default queue type is {ours} at the source and {theirs} at the target"
             yield _trap(key, reason, "let clients declare x-queue-type, or they get 406 for queues that are copied")
+
+
+def _of_parameters(source: ClusterObjects, vhosts: set[str]) -> Iterator[Objection]:
+    names: dict[tuple[str, str], list[str]] = {}
+    for vhost, component, name in source.parameters:
+        if vhost in vhosts:
+            names.setdefault((vhost, component), []).append(repr(name))
+    for (vhost, component), found in names.items():
+        reason = f"parameters of component {component!r} aren't copied: {listed(found, _MOST_NAMED)}"
+        yield _trap(vhost_key(vhost), reason, _COMPONENTS.get(component, _ANY_COMPONENT))
