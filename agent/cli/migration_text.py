@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.cli import output
 from agent.core.migration.difference import UNSAFE, MigrationAction, MigrationPlan, MigrationVerb
 from agent.core.migration.objects import ObjectKey, ObjectKind
-from agent.core.migration.releases import Objection, Verdict
+from agent.core.migration.releases import Objection, ObjectionKind
 from agent.core.text.quantities import counted, listed
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ MOST_NAMED: Final = 5
 MOST_LEFT: Final = 50
 _MARKS: Final = {MigrationVerb.CREATE: ("+", "green"), MigrationVerb.CHANGE: ("~", "yellow")}
 _COLOURS: Final = {
-    Verdict.REFUSED: "red",
-    Verdict.DIFFERS: "red",
-    Verdict.IGNORED: "white",
-    Verdict.TRAP: "yellow",
+    ObjectionKind.REFUSED: "red",
+    ObjectionKind.DIFFERS: "red",
+    ObjectionKind.IGNORED: "white",
+    ObjectionKind.TRAP: "yellow",
 }
 _PLURALS: Final = {ObjectKind.POLICY: "policies"}
 
@@ -36,7 +36,7 @@ def plan_lines(plan: MigrationPlan, *, with_actions: bool = True) -> Iterator[st
         yield from _action_lines(plan.actions)
     yield from _objection_lines(plan.objections)
     verdicts = Counter(each.verdict for each in plan.objections)
-    counts = ", ".join(f"{verdicts[each]:,} {each}" for each in Verdict if verdicts[each])
+    counts = ", ".join(f"{verdicts[each]:,} {each}" for each in ObjectionKind if verdicts[each])
     if with_actions:
         changes = [f"{_counts(number)} to {verb}" for verb, number in _by_verb(plan.actions).items()]
         found = [f"{_counts(plan.found)} found as wanted"] if plan.found else []
@@ -71,10 +71,10 @@ def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
 
 def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
     """One line for all objects of a kind and vhost with the same."""
-    groups: dict[tuple[Verdict, str, str, ObjectKind, str], list[ObjectKey]] = {}
+    groups: dict[tuple[ObjectionKind, str, str, ObjectKind, str], list[ObjectKey]] = {}
     for each in objections:
         groups.setdefault((each.verdict, each.reason, each.advice, each.key.kind, each.key.vhost), []).append(each.key)
-    for verdict in Verdict:
+    for verdict in ObjectionKind:
         for (of, reason, advice, *_), keys in groups.items():
             if of is verdict:
                 yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {_named(keys)}: {reason}")
@@ -113,7 +113,7 @@ def account_lines(plan: MigrationPlan, account: CopyAccount) -> Iterator[str]:
         yield output.line(output.paint("left", "red"), f" {key}: {reason}")
     if len(account.left) > MOST_LEFT:
         yield f"{counted(len(account.left) - MOST_LEFT, 'more left', 'more left')} (--format json shows all)"
-    differing = [str(each.key) for each in plan.objections if each.verdict is Verdict.DIFFERS]
+    differing = [str(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS]
     if differing:
         yield output.line(output.paint("differs", "red"), f" at the target, left as it is: {listed(differing, 5)}")
     copied = f"copied {_counts(account.done)}" if account.done.total() else "copied nothing"
@@ -128,18 +128,18 @@ def account_as_json(plan: MigrationPlan, account: CopyAccount) -> dict[str, Any]
         "copied": dict(account.done),
         "found": dict(plan.found),
         "left": [{**key_as_json(key), "reason": reason} for key, reason in account.left.items()],
-        "differs": [key_as_json(each.key) for each in plan.objections if each.verdict is Verdict.DIFFERS],
+        "differs": [key_as_json(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS],
     }
 
 
 def is_complete(plan: MigrationPlan, account: CopyAccount) -> bool:
-    return not account.left and not any(each.verdict is Verdict.DIFFERS for each in plan.objections)
+    return not account.left and not any(each.verdict is ObjectionKind.DIFFERS for each in plan.objections)
 
 
 def warnings_text(plan: MigrationPlan) -> str | None:
     """How many things there are to know that a copy doesn't repeat."""
-    others = sum(each.verdict is not Verdict.DIFFERS for each in plan.objections)
-    unsafe = sum(each.verdict in UNSAFE - {Verdict.DIFFERS} for each in plan.objections)
+    others = sum(each.verdict is not ObjectionKind.DIFFERS for each in plan.objections)
+    unsafe = sum(each.verdict in UNSAFE - {ObjectionKind.DIFFERS} for each in plan.objections)
     if not others:
         return None
     return f"{counted(others, 'thing')} to know, {unsafe:,} of them refused as they are at the source: see migrate plan"

@@ -49,6 +49,11 @@ class NotFoundError(PermanentError):
     """The broker has no such vhost or route."""
 
 
+def _vhost_or_administrator(vhost: str) -> str:
+    """Brokers refuse others to ask for a vhost that isn't there, too."""
+    return f"permissions in vhost {vhost!r}, or where that is missing {_ADMINISTRATOR}"
+
+
 def _columns(answer: type[object]) -> str:
     return f"columns={','.join(answer.__annotations__)}"
 
@@ -69,7 +74,7 @@ class ManagementClient(Transport):
     async def vhost(self, name: str) -> VhostSettingsAnswer | None:
         """What a vhost was made with, None if there is none, or the user may not see it."""
         path = f"vhosts/{encode(name)}?{_columns(VhostSettingsAnswer)}"
-        return await self._one_or_none(path, VhostSettingsAnswer, needs=f"permissions in vhost {name!r}")
+        return await self._one_or_none(path, VhostSettingsAnswer, needs=_vhost_or_administrator(name))
 
     async def exchange_types(self) -> frozenset[str]:
         """The types of exchanges that the cluster has; some come with plugins."""

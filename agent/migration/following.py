@@ -13,7 +13,7 @@ from agent.core.migration.objects import Body, ClusterObjects, ObjectKey
 from agent.core.migration.selection import VhostSelection, choose
 from agent.errors import AgentError, BrokerError, ConfigurationError
 from agent.migration.copying import CopyAccount, copy
-from agent.migration.reading import Clusters, read_cluster
+from agent.migration.reading import ClusterPair, read_cluster
 from agent.tasks import gather_both
 
 BETWEEN: Final = 10.0
@@ -31,7 +31,7 @@ class CopyRound:
 
 
 async def look(
-    clusters: Clusters, selection: Mapping[str, VhostSelection]
+    clusters: ClusterPair, selection: Mapping[str, VhostSelection]
 ) -> tuple[MigrationPlan, tuple[ClusterObjects, ClusterObjects]]:
     """The difference of both sides, as they are now. Raises BrokerError and ConfigurationError."""
     source, target = await gather_both(
@@ -40,7 +40,7 @@ async def look(
     return plan_migration(source, target, choose(source, selection)), (source, target)
 
 
-async def copy_once(clusters: Clusters, selection: Mapping[str, VhostSelection]) -> CopyRound:
+async def copy_once(clusters: ClusterPair, selection: Mapping[str, VhostSelection]) -> CopyRound:
     plan, _ = await look(clusters, selection)
     return CopyRound(plan, await copy(clusters.target, plan.actions))
 
@@ -49,7 +49,7 @@ async def copy_once(clusters: Clusters, selection: Mapping[str, VhostSelection])
 class Follower:
     """Copies again and again. What the target refused is tried rarely: each time is an error in its log."""
 
-    clusters: Clusters
+    clusters: ClusterPair
     selection: Mapping[str, VhostSelection]
     report: Callable[[CopyRound | AgentError], None]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -21,7 +21,7 @@ DEADLINE: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
+class ClusterPair:
     """The HTTP APIs of both sides of a migration."""
 
     source: ManagementClient
@@ -29,12 +29,12 @@ class Clusters:
 
 
 @asynccontextmanager
-async def open_clusters(source: MigrationEnd, target: MigrationEnd) -> AsyncIterator[Clusters]:
+async def open_clusters(source: MigrationEnd, target: MigrationEnd) -> AsyncIterator[ClusterPair]:
     async with (
         ManagementClient(source.management, where="source", setting="source.management") as reading,
         DeclaringClient(target.management, where="target", setting="target.management") as declaring,
     ):
-        yield Clusters(reading, declaring)
+        yield ClusterPair(reading, declaring)
 
 
 async def read_cluster(client: ManagementClient, vhosts: Iterable[str]) -> ClusterObjects:

@@ -11,7 +11,7 @@ from typing import Final
 
 from agent.core.migration.difference import MigrationAction, MigrationVerb
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, in_order, vhost_key
-from agent.core.migration.releases import Objection, Verdict
+from agent.core.migration.releases import Objection, ObjectionKind
 from agent.errors import BrokerError, PermanentError
 from agent.management.declaring import SCRATCH_PREFIX, DeclaringClient
 from agent.migration.copying import copy
@@ -48,7 +48,7 @@ async def _in_scratch(
         await _in_any_case(asyncio.ensure_future(_remove(target, scratch)))
     if vhost_key(scratch) in account.left:
         raise PermanentError(f"target: {account.left[vhost_key(scratch)]}: {_NO_VHOST}")
-    return [Objection(Verdict.REFUSED, names[key], reason, _ADVICE) for key, reason in account.left.items()]
+    return [Objection(ObjectionKind.REFUSED, names[key], reason, _ADVICE) for key, reason in account.left.items()]
 
 
 def _moved(key: ObjectKey, vhost: str) -> ObjectKey:

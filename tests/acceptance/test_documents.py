@@ -1,12 +1,13 @@
 """Every YAML block and every command of the documents, run.
 
-A fence says what is in it: `yaml` is a configuration or a part of one, to which the mandatory section is added where it
-is missing; `console` holds commands, one a line; `text` is output, and a bare fence a drawing. Commands are the agent's
-own, which have to exit 0 in a folder with an `agent.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make`
-with targets of the Makefile, which are run elsewhere, or those of `install.md`, which `tests/deploy/test_install.py`
-runs. There are no others.
+A fence says what is in it: `yaml` is a migration file, or a configuration or a part of one, to which the mandatory
+section is added where it is missing; `console` holds commands, one a line; `text` is output, and a bare fence a
+drawing. Commands are the agent's own, which have to exit 0 in a folder with an `agent.yaml` and a `migration.yaml`
+between two brokers and a 2.x `rabbitmq.config`, or `make` with targets of the Makefile, which are run elsewhere, or
+those of `install.md`, which `tests/deploy/test_install.py` runs. There are no others.
 """
 
+import json
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent.definitions.sources.migration import load_migration
 from tests.acceptance.command import COMMAND, DEADLINE, ROOT, Done, federation_agent
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -92,10 +94,21 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 @pytest.mark.parametrize("content", YAML.values(), ids=YAML)
 def test_a_configuration_is_valid(tmp_path: Path, content: str) -> None:
+    if "target" in yaml.safe_load(content):
+        check_migration(tmp_path, content)
+        return
     missing = "" if "downstream" in yaml.safe_load(content) else MANDATORY
     (tmp_path / "agent.yaml").write_text(missing + content)
     done = federation_agent("validate", "--no-secrets", "-c", "agent.yaml", cwd=tmp_path)
     assert (done.status, done.out[:17]) == (0, "agent.yaml: valid"), done.err
+
+
+def check_migration(tmp_path: Path, content: str) -> None:
+    """It is read before any broker is asked."""
+    (tmp_path / "migration.yaml").write_text(content)
+    found = load_migration(str(tmp_path / "migration.yaml"), environment={"OLD_PASSWORD": "a", "NEW_PASSWORD": "b"})
+    assert found.vhosts
+    assert found.warnings == ()
 
 
 @pytest.mark.parametrize("command", MAKE.values(), ids=MAKE)
@@ -118,6 +131,13 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: L
     (tmp_path / "agent.yaml").write_text(yaml.safe_dump(document))
     shutil.copy(ROOT / "tests/unit/definitions/legacy/verbose.config", tmp_path / "rabbitmq.config")
     (tmp_path / "config").symlink_to(ROOT / "config")
+    ends = {
+        end: {"uri": node.uri(vhost), "management": node.management_uri()}
+        for end, node in (("source", second_broker), ("target", broker))
+    }
+    (tmp_path / "migration.yaml").write_text(yaml.safe_dump({**ends, "vhosts": {vhost: None}}))
+    export = broker.admin.get("definitions", vhost)
+    (tmp_path / "definitions.json").write_text(json.dumps({**export, "rabbit_version": "3.10.8"}))
     with second_broker.admin.temporary_vhost(vhost):
         for name in ("orders", "orders.new", "orders.eu", "dead-letters"):
             second_broker.admin.queue(vhost, name)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind, in_order, vhost_key
-from agent.core.migration.releases import Objection, Verdict, adapted, as_quorum
+from agent.core.migration.releases import Objection, ObjectionKind, adapted, as_quorum
 from agent.core.migration.selection import ChosenObjects
 from agent.core.migration.traps import traps
 
@@ -45,7 +45,7 @@ class MigrationPlan:
         return not any(each.verdict in UNSAFE for each in self.objections)
 
 
-UNSAFE: Final = frozenset({Verdict.REFUSED, Verdict.DIFFERS})
+UNSAFE: Final = frozenset({ObjectionKind.REFUSED, ObjectionKind.DIFFERS})
 _MOST_NAMED: Final = 10
 _FROM_OTHERS: Final = "look which of the two is meant: a copy changes no object but policies, and deletes none"
 
@@ -65,9 +65,9 @@ def plan_migration(source: ClusterObjects, target: ClusterObjects, chosen: Chose
             actions.append(MigrationAction(MigrationVerb.CHANGE, key, wanted[key]))
         else:
             reason = f"the target has it with other properties: {_difference(there, wanted[key])}"
-            objections.append(Objection(Verdict.DIFFERS, key, reason, _FROM_OTHERS))
+            objections.append(Objection(ObjectionKind.DIFFERS, key, reason, _FROM_OTHERS))
     objections += [
-        Objection(Verdict.REFUSED, key, f"it can't be copied: it {why}", "declare it again with other arguments")
+        Objection(ObjectionKind.REFUSED, key, f"it can't be copied: it {why}", "declare it again with other arguments")
         for key, why in source.unread
         if key.vhost in {each.vhost for each in chosen.keys}
     ]

@@ -14,7 +14,7 @@ from agent.core.migration.objects import NEWEST, Body, ObjectKey, ObjectKind, Re
 from agent.core.rules.declarations import TYPE
 
 
-class Verdict(StrEnum):
+class ObjectionKind(StrEnum):
     """What becomes of an object at the target."""
 
     REFUSED = "refused"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 class Objection:
     """One thing to know about one object. Reason and advice are the same text wherever the same is meant."""
 
-    verdict: Verdict
+    verdict: ObjectionKind
     key: ObjectKey
     reason: str
     advice: str
@@ -52,7 +52,7 @@ class ReleaseRule:
     """Holds for releases from `since` on and before `before`. Copies leave out `left_out` of the section."""
 
     kind: ObjectKind
-    verdict: Verdict
+    verdict: ObjectionKind
     applies: Callable[[Body], bool]
     reason: str
     advice: str
@@ -90,80 +90,82 @@ _LEFT_OUT: Final = "it is copied without; clients that declare it with that are 
 
 RULES: Final = (
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.REFUSED, _setting(*_HA), "ha-*: RabbitMQ 4.0 has no mirrored queues",
+        ObjectKind.POLICY, ObjectionKind.REFUSED, _setting(*_HA), "ha-*: RabbitMQ 4.0 has no mirrored queues",
         "it is copied without; write 'convert: quorum' for the queues that have to survive a node",
         since=_4_0, left_out=frozenset(_HA),
     ),
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.REFUSED, _setting("queue-master-locator"), "queue-master-locator isn't permitted",
-        "it is copied without; queue-leader-locator does the same",
+        ObjectKind.POLICY, ObjectionKind.REFUSED, _setting("queue-master-locator"),
+        "queue-master-locator isn't permitted", "it is copied without; queue-leader-locator does the same",
         since=_4_3, left_out=frozenset({"queue-master-locator"}),
     ),
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.IGNORED, _setting("queue-mode"), f"queue-mode: {_LAZY}", "nothing to do",
+        ObjectKind.POLICY, ObjectionKind.IGNORED, _setting("queue-mode"), f"queue-mode: {_LAZY}", "nothing to do",
         since=(3, 12, 0),
     ),
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.IGNORED, _setting("queue-version", value=1), "queue-version: 1 is gone with 4.0",
-        "nothing to do: queues are of version 2", since=_4_0,
+        ObjectKind.POLICY, ObjectionKind.IGNORED, _setting("queue-version", value=1),
+        "queue-version: 1 is gone with 4.0", "nothing to do: queues are of version 2", since=_4_0,
     ),
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.REFUSED, lambda body: body["apply-to"] in _TYPED_QUEUES,
+        ObjectKind.POLICY, ObjectionKind.REFUSED, lambda body: body["apply-to"] in _TYPED_QUEUES,
         "apply-to: releases before 3.12 know exchanges, queues and all",
         "write 'apply-to: queues' at the target, with a pattern that only such queues match", before=(3, 12, 0),
     ),
     ReleaseRule(
-        ObjectKind.POLICY, Verdict.REFUSED, lambda body: len(body["pattern"].encode(errors="replace")) > _MOST_PATTERN,
+        ObjectKind.POLICY, ObjectionKind.REFUSED,
+        lambda body: len(body["pattern"].encode(errors="replace")) > _MOST_PATTERN,
         "the pattern is longer than 1024 bytes", "write several policies", since=_4_3,
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.REFUSED, _argument("x-queue-version", 1), "x-queue-version: 1 is gone with 4.0",
+        ObjectKind.QUEUE, ObjectionKind.REFUSED, _argument("x-queue-version", 1), "x-queue-version: 1 is gone with 4.0",
         _LEFT_OUT, since=_4_3, left_out=frozenset({"x-queue-version"}),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.IGNORED, _argument("x-queue-version", 1), "x-queue-version: 1 is gone with 4.0",
+        ObjectKind.QUEUE, ObjectionKind.IGNORED, _argument("x-queue-version", 1), "x-queue-version: 1 is gone with 4.0",
         "4.3 refuses it: change the clients that declare it", since=_4_0, before=_4_3,
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.REFUSED, _argument("x-queue-master-locator"),
+        ObjectKind.QUEUE, ObjectionKind.REFUSED, _argument("x-queue-master-locator"),
         "x-queue-master-locator isn't permitted", _LEFT_OUT, since=_4_3, left_out=frozenset({"x-queue-master-locator"}),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.REFUSED, _argument("x-consumer-timeout", kind="classic"),
+        ObjectKind.QUEUE, ObjectionKind.REFUSED, _argument("x-consumer-timeout", kind="classic"),
         "x-consumer-timeout: classic queues have none", _LEFT_OUT, since=_4_3,
         left_out=frozenset({"x-consumer-timeout"}),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.REFUSED, _argument("x-consumer-timeout", kind="stream"),
+        ObjectKind.QUEUE, ObjectionKind.REFUSED, _argument("x-consumer-timeout", kind="stream"),
         "x-consumer-timeout: streams have none", _LEFT_OUT, since=_4_3, left_out=frozenset({"x-consumer-timeout"}),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.REFUSED, _argument("x-queue-leader-locator", kind="classic"),
+        ObjectKind.QUEUE, ObjectionKind.REFUSED, _argument("x-queue-leader-locator", kind="classic"),
         "x-queue-leader-locator: classic queues of this release have none", _LEFT_OUT, before=(3, 12, 0),
         left_out=frozenset({"x-queue-leader-locator"}),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.IGNORED, _argument("x-queue-mode"), f"x-queue-mode: {_LAZY}", "nothing to do",
+        ObjectKind.QUEUE, ObjectionKind.IGNORED, _argument("x-queue-mode"), f"x-queue-mode: {_LAZY}", "nothing to do",
         since=(3, 12, 0),
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.IGNORED, _argument("x-ha-policy"), "x-ha-policy: since 3.0 policies mirror queues",
-        "nothing to do",
+        ObjectKind.QUEUE, ObjectionKind.IGNORED, _argument("x-ha-policy"),
+        "x-ha-policy: since 3.0 policies mirror queues", "nothing to do",
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.TRAP, lambda body: not body["durable"],
+        ObjectKind.QUEUE, ObjectionKind.TRAP, lambda body: not body["durable"],
         "transient queues that aren't exclusive are deprecated: 4.3 takes them unless its configuration has "
         "deprecated_features.permit.transient_nonexcl_queues = false",
         "let clients declare them durable, or exclusive; --rehearse shows whether this target takes them", since=_4_3,
     ),
     ReleaseRule(
-        ObjectKind.QUEUE, Verdict.TRAP,
+        ObjectKind.QUEUE, ObjectionKind.TRAP,
         lambda body: type_of(body) == "quorum" and "x-delivery-limit" not in body[_ARGUMENTS],
         "no x-delivery-limit: since 4.0 a quorum queue drops, or dead-letters, what came back 20 times",
         "set delivery-limit by a policy, -1 for none", since=_4_0,
     ),
     ReleaseRule(
-        ObjectKind.BINDING, Verdict.REFUSED, lambda body: body["routing_key"].split(".").count("#") > _MOST_WILDCARDS,
+        ObjectKind.BINDING, ObjectionKind.REFUSED,
+        lambda body: body["routing_key"].split(".").count("#") > _MOST_WILDCARDS,
         "a topic exchange takes keys with two # at most", "bind with fewer, two of them in a row mean the same as one",
         since=(4, 3, 5),
     ),
@@ -235,7 +237,7 @@ def _of_type(key: ObjectKey, kind: str, target: Release, types: frozenset[str] |
     plugin = _PLUGINS.get(kind)
     advice = f"enable {plugin} at the target" if plugin else "enable the plugin that has it at the target"
     known = "" if types is not None else " by itself"
-    yield Objection(Verdict.REFUSED, key, f"the target has no exchanges of type {kind!r}{known}", advice)
+    yield Objection(ObjectionKind.REFUSED, key, f"the target has no exchanges of type {kind!r}{known}", advice)
 
 
 def _of_settings(key: ObjectKey, definition: Mapping[str, Any], target: Release) -> Iterator[Objection]:
@@ -244,20 +246,20 @@ def _of_settings(key: ObjectKey, definition: Mapping[str, Any], target: Release)
         names = ", ".join(repr(name) for name in unknown)
         reason = f"RabbitMQ {release_text(target)} doesn't know {names} without a plugin"
         yield Objection(
-            Verdict.REFUSED, key, reason, "enable the plugin at the target; the agent federates without one"
+            ObjectionKind.REFUSED, key, reason, "enable the plugin at the target; the agent federates without one"
         )
 
 
 def as_quorum(key: ObjectKey, body: Body) -> tuple[Body, list[Objection]]:
     """A mirrored queue as a quorum queue, and what that changes."""
     if not body["durable"] or body["auto_delete"]:
-        return body, [Objection(Verdict.TRAP, key, "only durable queues can be quorum queues", _KEEPS_ITS_TYPE)]
+        return body, [Objection(ObjectionKind.TRAP, key, "only durable queues can be quorum queues", _KEEPS_ITS_TYPE)]
     arguments = body[_ARGUMENTS]
     lost = [name for name in _NO_QUORUM if name in arguments]
-    objections = [Objection(Verdict.TRAP, key, f"{name}: {_NO_QUORUM[name]}", _LEFT_OUT) for name in lost]
+    objections = [Objection(ObjectionKind.TRAP, key, f"{name}: {_NO_QUORUM[name]}", _LEFT_OUT) for name in lost]
     if arguments.get("x-overflow") == "reject-publish-dlx":
         reason = "x-overflow: reject-publish-dlx means nothing to quorum queues, which drop the oldest instead"
-        objections.append(Objection(Verdict.TRAP, key, reason, "let clients declare it with reject-publish"))
+        objections.append(Objection(ObjectionKind.TRAP, key, reason, "let clients declare it with reject-publish"))
     kept = {name: value for name, value in arguments.items() if name not in _NO_QUORUM}
     return {**body, _ARGUMENTS: {**kept, TYPE: "quorum"}}, objections
 

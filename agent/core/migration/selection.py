@@ -19,7 +19,7 @@ from agent.core.rules.patterns import TOO_SLOW, Pattern
 from agent.errors import ConfigurationError, Place, Problem
 
 
-class Carrier(StrEnum):
+class MovedBy(StrEnum):
     """How the messages of a queue move."""
 
     SHOVEL = "shovel"
@@ -39,12 +39,12 @@ class QueueChoice:
     """Queues by a pattern, and how they move."""
 
     pattern: PlacedPattern
-    carrier: Carrier = Carrier.SHOVEL
+    moved_by: MovedBy = MovedBy.SHOVEL
     to_quorum: bool = False
     """Mirrored classic queues become quorum queues."""
 
     def __str__(self) -> str:
-        return f"{self.pattern.pattern.text!r} ({self.carrier})"
+        return f"{self.pattern.pattern.text!r} ({self.moved_by})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _choice(key: ObjectKey, choices: Sequence[QueueChoice], problems: list[Probl
         if first is None:
             first = choice
             yield choice
-        elif choice.carrier is not first.carrier:
+        elif choice.moved_by is not first.moved_by:
             place = choice.pattern.place
             message = f"{key} is matched by {first} and by {choice}: together they lose its order; let one match it"
             problems += [] if any(each.place == place for each in problems) else [Problem(place, message)]

@@ -16,7 +16,7 @@ from agent.core.migration.objects import (
     type_of,
     vhost_key,
 )
-from agent.core.migration.releases import DELAYED, Objection, Verdict, changed_arguments
+from agent.core.migration.releases import DELAYED, Objection, ObjectionKind, changed_arguments
 from agent.core.migration.selection import ChosenObjects, is_everywhere
 from agent.core.text.quantities import listed
 
@@ -54,7 +54,7 @@ def traps(
 
 
 def _trap(key: ObjectKey, reason: str, advice: str) -> Objection:
-    return Objection(Verdict.TRAP, key, reason, advice)
+    return Objection(ObjectionKind.TRAP, key, reason, advice)
 
 
 def _of_object(key: ObjectKey, body: Body) -> Iterator[Objection]:

@@ -12,7 +12,7 @@ from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.addresses.url_text import Tls
-from agent.core.migration.selection import Carrier, PlacedPattern, QueueChoice, VhostSelection
+from agent.core.migration.selection import MovedBy, PlacedPattern, QueueChoice, VhostSelection
 from agent.core.rules.patterns import Pattern
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
@@ -73,7 +73,7 @@ def _how(value: object) -> object:
     return {} if value is None else {"how": value} if isinstance(value, str) else value
 
 
-_OR_ONLY_HOW: Final = AlsoWritten(_how, {"enum": ["shovel", "queue-link", None]})
+_OR_ONLY_HOW: Final = AlsoWritten(_how, {"anyOf": [{"enum": ["shovel", "queue-link"]}, {"type": "null"}]})
 
 
 class VhostSelectionModel(StrictModel):
@@ -82,7 +82,7 @@ class VhostSelectionModel(StrictModel):
     noun = "a vhost"
 
     queues: Annotated[
-        dict[Regex, Annotated[QueueChoiceModel, _OR_ONLY_HOW]], MAY_BE_EMPTY, Field(max_length=values.MAX_PATTERNS)
+        dict[Regex, Annotated[QueueChoiceModel, _OR_ONLY_HOW]], Field(max_length=values.MAX_PATTERNS), MAY_BE_EMPTY
     ] = key("Regular expressions over names, unanchored, each with how its queues move; all by shovels by default.")
     exchanges: Regexes = Field(default=(_ALL,), description="A regular expression, or a list of them; all by default.")
     policies: Regexes = Field(
@@ -96,7 +96,7 @@ class VhostSelectionModel(StrictModel):
             tuple(
                 QueueChoice(
                     PlacedPattern(Pattern(pattern), spot.at("queues", pattern).place),
-                    Carrier(each.how),
+                    MovedBy(each.how),
                     "convert" in each.model_fields_set,
                 )
                 for pattern, each in queues.items()

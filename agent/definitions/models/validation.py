@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -140,9 +140,15 @@ def _hint(kind: str, value: object) -> str:
 
 def _model_at(model: type[StrictModel], path: Path) -> type[StrictModel] | None:
     """The model of the mapping that a path leads to."""
+    values: Any = None
     for part in path:
-        inner = next((f.annotation for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        if values is None:
+            found = next((f.annotation for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+            values = get_args(found)[1] if get_origin(found) is dict else None
+            inner = model if values is not None else found
+        else:  # of a mapping of names
+            inner, values = get_args(values)[0] if get_origin(values) is Annotated else values, None
         if not isinstance(inner, type) or not issubclass(inner, StrictModel):
             return None
         model = inner
-    return model
+    return model if values is None else None

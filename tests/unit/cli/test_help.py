@@ -12,9 +12,10 @@ from agent.cli.main import app
 from agent.pipeline.options import parse
 
 GROUP: Any = typer.main.get_command(app)
+GROUPS = ("migrate", "quarantine")
 COMMANDS = {
-    **{name: command for name, command in GROUP.commands.items() if name not in {"quarantine", "report"}},
-    **{f"quarantine {name}": command for name, command in GROUP.commands["quarantine"].commands.items()},
+    **{name: command for name, command in GROUP.commands.items() if name not in {*GROUPS, "report"}},
+    **{f"{group} {name}": each for group in GROUPS for name, each in GROUP.commands[group].commands.items()},
 }
 
 

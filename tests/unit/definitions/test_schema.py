@@ -12,7 +12,7 @@ import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
 from agent.definitions.reference import reference_text
-from agent.definitions.schema import build_schema, schema_text
+from agent.definitions.schema import build_schema, migration_schema_text, schema_text
 from agent.definitions.sources.load import load_configuration
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import write
@@ -26,6 +26,13 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 def test_the_published_schema_is_current() -> None:
     published = (ROOT / "config" / "agent.schema.json").read_text()
     assert published == schema_text(), "run: python -m agent.definitions.schema > config/agent.schema.json"
+
+
+def test_the_published_schema_of_migrations_is_current_and_one() -> None:
+    published = (ROOT / "config" / "migration.schema.json").read_text()
+    command = "python -m agent.definitions.schema migration > config/migration.schema.json"
+    assert published == migration_schema_text(), f"run: {command}"
+    Draft202012Validator.check_schema(json.loads(published))
 
 
 def test_the_published_reference_is_current() -> None:

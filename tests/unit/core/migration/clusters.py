@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.core.migration.difference import MigrationPlan
 from agent.core.migration.objects import ClusterObjects, Release
-from agent.core.migration.selection import Carrier, PlacedPattern, QueueChoice, VhostSelection, everything
+from agent.core.migration.selection import MovedBy, PlacedPattern, QueueChoice, VhostSelection, everything
 from agent.core.rules.patterns import Pattern
 from agent.definitions.sources.cluster_objects import ObjectsOfVhosts, policies_in_force
 from agent.errors import Place
@@ -70,8 +70,8 @@ def policy(name: str = "p", pattern: str = ".*", **definition: Any) -> dict[str,
     return {"name": name, "pattern": pattern, "apply-to": "queues", "priority": 0, "definition": named}
 
 
-def choice(pattern: str, carrier: Carrier = Carrier.SHOVEL, *, to_quorum: bool = False, line: int = 1) -> QueueChoice:
-    return QueueChoice(PlacedPattern(Pattern(pattern), Place("migration.yaml", line, 1)), carrier, to_quorum)
+def choice(pattern: str, moved_by: MovedBy = MovedBy.SHOVEL, *, to_quorum: bool = False, line: int = 1) -> QueueChoice:
+    return QueueChoice(PlacedPattern(Pattern(pattern), Place("migration.yaml", line, 1)), moved_by, to_quorum)
 
 
 def selecting(*queues: QueueChoice, exchanges: str = ".*") -> dict[str, VhostSelection]:

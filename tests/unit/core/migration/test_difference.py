@@ -18,7 +18,7 @@ from agent.core.migration.objects import (
     release_text,
     vhost_key,
 )
-from agent.core.migration.releases import Verdict
+from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose, is_everywhere
 from tests.unit.core.migration.clusters import (
     ALL,
@@ -50,7 +50,7 @@ def test_after_a_copy_there_is_nothing_left_to_do(
     second = plan_migration(source, after, chosen)
     assert second.actions == ()
     assert set(second.found) <= set(ObjectKind)
-    differing = sum(each.verdict is Verdict.DIFFERS for each in second.objections)
+    differing = sum(each.verdict is ObjectionKind.DIFFERS for each in second.objections)
     assert sum(second.found.values()) + differing == len(first.wanted)
     assert after.objects.keys() >= target.objects.keys()
 
@@ -126,7 +126,14 @@ def test_what_differs_is_left_and_named_and_a_policy_is_changed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "release"),
-    [("4.3.6", (4, 3, 6)), ("3.13.0-rc.1", (3, 13, 0)), ("4.3", (4, 3, 999)), ("4", None), ("x.y", None), ("4.²", None)],
+    [
+        ("4.3.6", (4, 3, 6)),
+        ("3.13.0-rc.1", (3, 13, 0)),
+        ("4.3", (4, 3, 999)),
+        ("4", None),
+        ("x.y", None),
+        ("4.²", None),
+    ],
 )
 def test_releases(text: str, release: Release | None) -> None:
     assert release_of(text) == release
@@ -136,6 +143,4 @@ def test_releases(text: str, release: Release | None) -> None:
 
 def test_a_key_says_what_it_is() -> None:
     key = ObjectKey(ObjectKind.BINDING, "v", "x", "q\n", routing_key="k", arguments='{"a": 1}')
-    assert str(key) == (
-        "binding from exchange 'x' to queue 'q\\n' with key 'k' and arguments {\"a\": 1} in vhost 'v'"
-    )
+    assert str(key) == ("binding from exchange 'x' to queue 'q\\n' with key 'k' and arguments {\"a\": 1} in vhost 'v'")

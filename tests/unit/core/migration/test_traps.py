@@ -6,8 +6,8 @@ import pytest
 
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects
-from agent.core.migration.releases import Verdict
-from agent.core.migration.selection import Carrier, choose
+from agent.core.migration.releases import ObjectionKind
+from agent.core.migration.selection import MovedBy, choose
 from agent.errors import ConfigurationError
 from tests.unit.core.migration.clusters import (
     ALL,
@@ -27,7 +27,7 @@ def said(source: ClusterObjects, target: ClusterObjects | None = None, *, exchan
     """The traps' reasons, by the names of their objects."""
     selection = selecting(choice("^q"), exchanges=exchanges)
     plan = plan_migration(source, target or empty(), choose(source, selection))
-    return {each.key.name: each.reason for each in plan.objections if each.verdict is Verdict.TRAP}
+    return {each.key.name: each.reason for each in plan.objections if each.verdict is ObjectionKind.TRAP}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_dead_letters_have_an_exchange_that_is_there_already() -> None:
 
 def test_a_queue_moves_in_one_way() -> None:
     source = cluster(queues=[queue("a"), queue("ab")])
-    both = selecting(choice("a"), choice("b", Carrier.QUEUE_LINK, line=7))
+    both = selecting(choice("a"), choice("b", MovedBy.QUEUE_LINK, line=7))
     with pytest.raises(ConfigurationError) as error:
         choose(source, both)
     [problem] = error.value.problems

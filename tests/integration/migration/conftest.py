@@ -1,0 +1,25 @@
+"""Two vhosts of the same name on two brokers, and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.integration.migration.scene import MigrationScene, scene
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+
+
+@pytest.fixture
+def between(lab: Lab, tmp_path: Path, name: Callable[[str], str]) -> Iterator[Callable[[Node, Node], MigrationScene]]:
+    """`between(source, target)`: a vhost that the source has, and the target not yet."""
+    with ExitStack() as made:
+        yield lambda source, target: made.enter_context(scene(lab, tmp_path, name("migrated"), (source, target)))
+
+
+@pytest.fixture
+def migrated(between: Callable[[Node, Node], MigrationScene], broker: Node, second_broker: Node) -> MigrationScene:
+    return between(broker, second_broker)

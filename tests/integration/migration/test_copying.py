@@ -1,0 +1,134 @@
+"""A plan, a copy, the same again, and a copy that goes on; between two brokers of one release."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Borrowed
+from tests.integration.migration.scene import MigrationScene, scene
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+from tests.tiers import thorough
+
+
+def test_a_copy_has_all_and_the_second_has_nothing_to_do(migrated: MigrationScene) -> None:
+    migrated.fill()
+    planned = migrated.run("plan")
+    assert (planned["safe"], planned["found"]) == (True, {})
+    copied = migrated.run("copy")
+    assert copied["complete"]
+    assert copied["copied"] == {"vhost": 1, "policy": 1, "exchange": 3, "queue": 6, "binding": 6}
+    source, target = migrated.source, migrated.target
+    for kind in ("exchanges", "queues", "policies"):
+        assert migrated.names(target, kind) == migrated.names(source, kind)
+    assert migrated.bindings(target) == migrated.bindings(source)
+    assert migrated.run("copy") == {
+        "complete": True, "copied": {}, "found": copied["copied"], "left": [], "differs": [],
+    }  # fmt: skip
+    assert migrated.run("plan")["actions"] == []
+
+
+def test_a_copy_changes_policies_and_leaves_all_else(migrated: MigrationScene) -> None:
+    migrated.fill()
+    admin, vhost = migrated.target.admin, migrated.vhost
+    admin.vhost(vhost)
+    admin.queue(vhost, "q0")
+    admin.queue(vhost, "only here")
+    admin.policy(vhost, "limits", "^q", definition={"max-length": 1})
+    assert [each["name"] for each in migrated.run("plan", status=4)["objections"] if each["verdict"] == "differs"] == [
+        "q0"
+    ]
+    copied = migrated.run("copy", status=4)
+    assert [each["name"] for each in copied["differs"]] == ["q0"]
+    assert admin.get("queues", vhost, "q0")["arguments"] == {}
+    assert admin.get("policies", vhost, "limits")["definition"] == {"max-length": 100}
+    assert migrated.has(migrated.target, "queues", "only here")
+
+
+def test_what_is_chosen(migrated: MigrationScene) -> None:
+    migrated.fill()
+    migrated.write(queues={"^q[01]$": "shovel"}, exchanges=["^x$"], policies=[])
+    copied = migrated.run("copy")
+    assert copied["copied"] == {"vhost": 1, "exchange": 1, "queue": 2, "binding": 2}
+    assert migrated.names(migrated.target, "queues") == {"q0", "q1"}
+
+
+def test_two_ways_for_one_queue_are_refused_with_their_place(migrated: MigrationScene) -> None:
+    migrated.fill()
+    migrated.write(queues={"^q": "shovel", "0$": "queue-link"})
+    ran = migrated.lab.agents.run(
+        ("migrate", "copy", "migration.yaml"), cwd=migrated.directory, environment={}, deadline=60
+    )
+    assert ran.status == 2
+    assert re.match(r"migration\.yaml:\d+:\d+: queue 'q0' in vhost .* is matched by ", ran.err), ran
+
+
+def test_a_rehearsal_leaves_nothing_and_says_what_it_needs(migrated: MigrationScene) -> None:
+    migrated.fill()
+    assert migrated.run("plan", "--rehearse")["objections"] == migrated.run("plan")["objections"]
+    assert migrated.scratches() == []
+    user = f"{migrated.vhost} user"
+    migrated.target.admin.user(user, "secret-password", "policymaker")
+    migrated.target.admin.vhost(migrated.vhost, user)
+    migrated.document["target"]["management"] = migrated.target.management_uri(user, "secret-password")
+    migrated.write()
+    ran = migrated.lab.agents.run(
+        ("migrate", "plan", "--rehearse", "migration.yaml"), cwd=migrated.directory, environment={}, deadline=60
+    )
+    migrated.target.admin.delete("users", user)
+    assert ran.status == 4
+    assert "the tag administrator" in ran.err, ran
+    assert "secret-password" not in ran.err + ran.out
+
+
+@pytest.mark.parametrize("queues", [300, thorough(3_000)])
+def test_a_copy_that_is_killed_is_repeated(queues: int, migrated: MigrationScene, tmp_path: Path) -> None:
+    """However far it came, what it did is found."""
+    migrated.fill(queues)
+    process = migrated.start("copy", output=tmp_path / "out")
+    eventually(lambda: migrated.has(migrated.target, "queues", f"q{queues // 3}"), what="it is in the middle")
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
+    copied = migrated.run("copy")
+    assert copied["found"]["queue"] > 1
+    assert copied["found"]["queue"] + copied["copied"].get("queue", 0) == queues + 3
+    assert migrated.bindings(migrated.target) == migrated.bindings(migrated.source)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_rehearsal_that_ends_in_the_middle(end: signal.Signals, migrated: MigrationScene, tmp_path: Path) -> None:
+    """A signal removes the scratch vhost; what `kill -9` leaves has a name that a later rehearsal knows."""
+    migrated.fill(300)
+    process = migrated.start("plan", "--rehearse", output=tmp_path / "out")
+    eventually(migrated.scratches, what="it has a scratch vhost")
+    process.send_signal(end)
+    assert process.wait(60) == (130 if end is signal.SIGTERM else -signal.SIGKILL)
+    left = migrated.scratches()
+    for each in left:
+        migrated.target.admin.delete_vhost(each)
+    assert bool(left) is (end is signal.SIGKILL)
+
+
+def test_a_copy_follows_through_a_restart_of_the_source(
+    lab: Lab, tmp_path: Path, borrowed: Borrowed, second_broker: Node, vhost: str
+) -> None:
+    source = borrowed()
+    with scene(lab, tmp_path, f"followed {vhost}", (source, second_broker)) as migrated:
+        process = migrated.start("copy", "--follow", output=tmp_path / "out")
+        eventually(lambda: migrated.is_there(second_broker), what="the vhost is copied")
+        source.admin.queue(migrated.vhost, "later")
+        eventually(lambda: migrated.has(second_broker, "queues", "later"), 30, what="a queue is copied")
+        source.stop()
+        eventually(lambda: "source" in (tmp_path / "out").read_text(), 60, what="the source is missed")
+        source.start()
+        source.admin.queue(migrated.vhost, "after")
+        source.admin.delete("queues", migrated.vhost, "later")
+        eventually(lambda: migrated.has(second_broker, "queues", "after"), 60, what="it goes on")
+        assert migrated.has(second_broker, "queues", "later"), "a copy never deletes"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
