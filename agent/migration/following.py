@@ -35,7 +35,8 @@ async def look(
 ) -> tuple[MigrationPlan, tuple[ClusterObjects, ClusterObjects]]:
     """The difference of both sides, as they are now. Raises BrokerError and ConfigurationError."""
     source, target = await gather_both(
-        read_cluster(clusters.source, selection), read_cluster(clusters.target, selection)
+        read_cluster(clusters.source, selection, where="source"),
+        read_cluster(clusters.target, selection, where="target"),
     )
     return plan_migration(source, target, choose(source, selection)), (source, target)
 

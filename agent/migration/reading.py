@@ -37,20 +37,20 @@ async def open_clusters(source: MigrationEnd, target: MigrationEnd) -> AsyncIter
         yield ClusterPair(reading, declaring)
 
 
-async def read_cluster(client: ManagementClient, vhosts: Iterable[str]) -> ClusterObjects:
-    """What the cluster has in these vhosts, as far as they exist. Raises BrokerError."""
+async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, where: str) -> ClusterObjects:
+    """What the cluster has in these vhosts, as far as they exist; `where` is its name in errors. Raises BrokerError."""
     try:
         async with asyncio.timeout(DEADLINE):
-            return await _read(client, set(vhosts))
+            return await _read(client, set(vhosts), where)
     except TimeoutError as error:
-        raise TransientError(f"its definitions weren't read within {DEADLINE:g} s") from error
+        raise TransientError(f"{where}: its definitions weren't read within {DEADLINE:g} s") from error
 
 
-async def _read(client: ManagementClient, vhosts: set[str]) -> ClusterObjects:
+async def _read(client: ManagementClient, vhosts: set[str], where: str) -> ClusterObjects:
     overview = await client.overview()
     release = release_of(overview["rabbitmq_version"])
     if release is None:
-        raise PermanentError(f"cluster {overview['cluster_name']!r}: its release isn't that of a RabbitMQ")
+        raise PermanentError(f"{where}: its release isn't one of RabbitMQ: {overview['rabbitmq_version'][:40]!r}")
     found = ObjectsOfVhosts()
     for vhost in sorted(vhosts):
         await _read_vhost(client, vhost, found)

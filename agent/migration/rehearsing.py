@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from agent.core.migration.difference import MigrationAction, MigrationVerb
-from agent.core.migration.objects import Body, ObjectKey, ObjectKind, in_order, vhost_key
+from agent.core.migration.objects import Body, ObjectKey, in_order, vhost_key
 from agent.core.migration.releases import Objection, ObjectionKind
-from agent.errors import BrokerError, PermanentError
+from agent.core.text.quantities import in_words
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.declaring import SCRATCH_PREFIX, DeclaringClient
 from agent.migration.copying import copy
 
 _AGED: Final = timedelta(hours=1)
+_DEADLINE: Final = 1_200.0
+"""Of one vhost."""
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ATTEMPTS: Final = 3
 _BETWEEN: Final = 2.0
 _ADVICE: Final = "the target refused it in the rehearsal: a copy leaves it out"
-_NO_VHOST: Final = "a rehearsal needs an HTTP user with the tag administrator at the target: it makes a vhost"
+_NO_VHOST: Final = "a rehearsal makes a vhost, which needs the tag administrator"
 
 
 async def rehearse(target: DeclaringClient, wanted: Mapping[ObjectKey, Body], now: datetime) -> list[Objection]:
@@ -38,29 +41,33 @@ async def _in_scratch(
     target: DeclaringClient, vhost: str, wanted: Mapping[ObjectKey, Body], now: datetime
 ) -> list[Objection]:
     scratch = f"{SCRATCH_PREFIX}{now.strftime(_TIME)} {secrets.token_hex(4)}"
-    names = {_moved(key, scratch): key for key in wanted if key.vhost == vhost}
+    names = {replace(key, vhost=scratch): key for key in wanted if key.vhost == vhost}
+    names.pop(replace(vhost_key(vhost), vhost=scratch), None)
     actions = [MigrationAction(MigrationVerb.CREATE, key, wanted[names[key]]) for key in in_order(names)]
-    if not any(key.kind is ObjectKind.VHOST for key in names):
-        actions.insert(0, MigrationAction(MigrationVerb.CREATE, vhost_key(scratch), {}))
     try:
-        account = await copy(target, actions)
+        # A vhost whose making was cancelled may appear after it was removed.
+        await _in_any_case(target.declare(vhost_key(scratch), wanted.get(vhost_key(vhost), {})))
+        async with asyncio.timeout(_DEADLINE):
+            account = await copy(target, actions)
+    except TimeoutError as error:
+        raise TransientError(f"target: the rehearsal of vhost {vhost!r} took over {in_words(_DEADLINE)}") from error
+    except PermanentError as error:
+        raise PermanentError(f"{error}: {_NO_VHOST}") from error
     finally:
-        await _in_any_case(asyncio.ensure_future(_remove(target, scratch)))
-    if vhost_key(scratch) in account.left:
-        raise PermanentError(f"target: {account.left[vhost_key(scratch)]}: {_NO_VHOST}")
-    return [Objection(ObjectionKind.REFUSED, names[key], reason, _ADVICE) for key, reason in account.left.items()]
+        await _in_any_case(_remove(target, scratch))
+    return [
+        Objection(ObjectionKind.REFUSED, names[key], reason.replace(scratch, vhost), _ADVICE)
+        for key, reason in account.left.items()
+    ]
 
 
-def _moved(key: ObjectKey, vhost: str) -> ObjectKey:
-    return replace(key, vhost=vhost, name=vhost if key.kind is ObjectKind.VHOST else key.name)
-
-
-async def _in_any_case(removing: asyncio.Future[None]) -> None:
+async def _in_any_case(work: Coroutine[Any, Any, None]) -> None:
     """A cancellation waits until it has ended."""
+    working = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(removing)
+        await asyncio.shield(working)
     except asyncio.CancelledError:
-        await removing
+        await asyncio.wait([working])
         raise
 
 
@@ -78,7 +85,7 @@ async def _remove(target: DeclaringClient, scratch: str) -> None:
 
 async def _remove_old(target: DeclaringClient, now: datetime) -> None:
     """None that another rehearsal may be using: they don't last an hour."""
-    for scratch in old_ones((each["name"] for each in await target.vhosts()), now):
+    for scratch in old_ones([each["name"] for each in await target.vhosts()], now):
         await _remove(target, scratch)
 
 

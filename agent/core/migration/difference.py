@@ -66,13 +66,14 @@ def plan_migration(source: ClusterObjects, target: ClusterObjects, chosen: Chose
         else:
             reason = f"the target has it with other properties: {_difference(there, wanted[key])}"
             objections.append(Objection(ObjectionKind.DIFFERS, key, reason, _FROM_OTHERS))
+    vhosts = {key.vhost for key in chosen.keys}
     objections += [
         Objection(ObjectionKind.REFUSED, key, f"it can't be copied: it {why}", "declare it again with other arguments")
         for key, why in source.unread
-        if key.vhost in {each.vhost for each in chosen.keys}
+        if key.vhost in vhosts
     ]
     objections += traps(source, target, chosen, wanted)
-    return MigrationPlan(tuple(actions), tuple(objections), found, wanted)
+    return MigrationPlan(tuple(actions), tuple(dict.fromkeys(objections)), found, wanted)
 
 
 def _wanted(

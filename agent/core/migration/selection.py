@@ -15,7 +15,7 @@ from agent.core.migration.objects import (
     is_of_federation,
     vhost_key,
 )
-from agent.core.rules.patterns import TOO_SLOW, Pattern
+from agent.core.rules.patterns import TOO_SLOW, TRIES, Pattern
 from agent.errors import ConfigurationError, Place, Problem
 
 
@@ -121,7 +121,8 @@ def _choice(key: ObjectKey, choices: Sequence[QueueChoice], problems: list[Probl
 
 def _is_matched(name: str, patterns: Sequence[PlacedPattern]) -> bool:
     for each in patterns:
-        found = each.pattern.matches(name)
+        # On a busy machine a pattern that isn't slow may take too long, too.
+        found = next((found for _ in range(TRIES) if (found := each.pattern.matches(name)) is not None), None)
         if found is None:
             raise ConfigurationError([Problem(each.place, f"pattern {each.pattern.text!r}: {TOO_SLOW}")])
         if found:
@@ -132,10 +133,9 @@ def _is_matched(name: str, patterns: Sequence[PlacedPattern]) -> bool:
 def _bindings(source: ClusterObjects, keys: set[ObjectKey]) -> Iterator[ObjectKey]:
     """Those with both ends there: chosen, or an exchange that every broker has."""
     for key in source.objects:
-        if key.kind is ObjectKind.BINDING and all(each in keys or is_everywhere(each) for each in key.ends):
-            vhost = vhost_key(key.vhost)
-            if vhost in keys:
-                yield key
+        is_chosen = key.kind is ObjectKind.BINDING and vhost_key(key.vhost) in keys
+        if is_chosen and all(each in keys or is_everywhere(each) for each in key.ends):
+            yield key
 
 
 def is_everywhere(key: ObjectKey) -> bool:

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.migration.scene import MigrationScene, scene
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 
 
 @pytest.fixture
-def between(lab: Lab, tmp_path: Path, name: Callable[[str], str]) -> Iterator[Callable[[Node, Node], MigrationScene]]:
-    """`between(source, target)`: a vhost that the source has, and the target not yet."""
+def between(
+    lab: Lab, tmp_path: Path, name: Callable[[str], str], borrowed: Borrowed
+) -> Iterator[Callable[[Node, Node], MigrationScene]]:
+    """`between(source, target)`: a vhost that the source has, and the target not yet; gone before a broker that was
+    borrowed is given back."""
     with ExitStack() as made:
         yield lambda source, target: made.enter_context(scene(lab, tmp_path, name("migrated"), (source, target)))
 

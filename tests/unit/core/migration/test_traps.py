@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.core.migration.difference import plan_migration
@@ -47,7 +49,7 @@ def said(source: ClusterObjects, target: ClusterObjects | None = None, *, exchan
         ({"vhost": {"default_queue_type": "quorum"}, "queues": []}, "", ""),
     ],
 )
-def test_a_trap(lists: dict[str, object], name: str, words: str) -> None:
+def test_a_trap(lists: dict[str, Any], name: str, words: str) -> None:
     found = said(cluster(**lists))
     assert words in found[name] if name else not found
 
