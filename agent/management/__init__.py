@@ -1,1 +1,2 @@
-"""The RabbitMQ HTTP API, read only but for finished shovels: requests the columns it needs and returns plain data."""
+"""The RabbitMQ HTTP API: requests the columns it needs and returns plain data. It writes only for finished shovels, and
+for `migrate` (`declaring`)."""

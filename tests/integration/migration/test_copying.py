@@ -114,6 +114,16 @@ def test_a_rehearsal_that_ends_in_the_middle(end: signal.Signals, migrated: Migr
     assert bool(left) is (end is signal.SIGKILL)
 
 
+def test_a_copy_follows(migrated: MigrationScene, tmp_path: Path) -> None:
+    process = migrated.start("copy", "--follow", output=tmp_path / "out")
+    eventually(lambda: migrated.is_there(migrated.target), what="the vhost is copied")
+    migrated.source.admin.queue(migrated.vhost, "later")
+    eventually(lambda: migrated.has(migrated.target, "queues", "later"), 30, what="a queue is copied")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+@pytest.mark.thorough
 def test_a_copy_follows_through_a_restart_of_the_source(
     lab: Lab, tmp_path: Path, borrowed: Borrowed, second_broker: Node, vhost: str
 ) -> None:
