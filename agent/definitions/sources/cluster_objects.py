@@ -30,6 +30,7 @@ from agent.definitions.sources.exports import MAX_BYTES, parse_export
 from agent.read_file import UnreadableError, read_file
 
 JsonObject = Mapping[str, Any]
+_NO_ARGUMENTS: Final = "is shown without its arguments: is the node of the queue down?"
 _FLAGS: Final = ("durable", "auto_delete", "internal")
 _REPLICATED: Final = ("quorum", "stream")
 _LISTS: Final = ("vhosts", "policies", "exchanges", "queues", "bindings", "parameters")
@@ -86,6 +87,9 @@ class ObjectsOfVhosts:
             key = ObjectKey(ObjectKind.QUEUE, vhost, answer["name"])
             if answer.get("exclusive") is True:
                 self.exclusive.add(key)
+                continue
+            if "arguments" not in answer:
+                self.unread.append((key, _NO_ARGUMENTS))
                 continue
             arguments = _arguments(answer)
             self._add(key, queue_body(answer, arguments), answer, arguments)

@@ -64,10 +64,12 @@ def test_what_no_broker_can_be_given(tmp_path: Path) -> None:
     deep: dict[str, Any] = {}
     for _ in range(70):
         deep = {"a": deep}
-    found = read(tmp_path, {"queues": [{**QUEUE, "arguments": deep}, {**QUEUE, "name": "\udcff"}]})
+    down = {"name": "down", "vhost": "v", "durable": True}
+    found = read(tmp_path, {"queues": [{**QUEUE, "arguments": deep}, {**QUEUE, "name": "\udcff"}, down]})
     assert [(key.name, why) for key, why in found.unread] == [
         ("q", "is nested deeper than 64 levels"),
         ("\udcff", "has a name that isn't UTF-8"),
+        ("down", "is shown without its arguments: is the node of the queue down?"),
     ]
 
 
