@@ -213,17 +213,17 @@ def _until_signal(work: Coroutine[Any, Any, T], *, stopped: int = INTERRUPTED) -
     """The first signal cancels it, and waits until it has tidied up; the second one ends the process."""
 
     async def run() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def stop() -> None:
             for each in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(each)
-            task.cancel()
+            if task is not None:
+                task.cancel()
 
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, stop)
-        await asyncio.wait([task])
-        return task.result()
+        return await work
 
     try:
         return asyncio.run(run())
