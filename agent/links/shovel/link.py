@@ -115,6 +115,10 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         if self.place is not None:
             self.place.forget()
 
+    def was_restarted(self) -> None:
+        if self.place is not None:
+            self.place.look_again()
+
     @property
     def remaining(self) -> int | None:
         return self.memory.until.remaining

@@ -268,7 +268,7 @@ def test_without_permission_to_remember_it_copies_and_says_so(
 ) -> None:
     user = name("copier")
     there.node.admin.user(user, "p")
-    there.node.admin.permissions(there.vhost, user, configure="^$", write="^$", read="^src$")
+    there.node.admin.permissions(there.vhost, user, configure="^$", write="^$", read="^(src|federation-agent: .*)$")
     declare_stream(there)
     there.publish(numbered(10), "src", exchange="")
     definition = copying(there, here) | {"src-uri": there.node.uri(there.vhost, user, "p")}
@@ -286,6 +286,32 @@ def test_without_permission_to_remember_it_copies_and_says_so(
     )
     eventually(lambda: not ask(agent, "/api/links")[0]["error"], LATE, what="it is remembered, and noted no more")
     eventually(lambda: remembered(there, here) == 14, what="the place")
+    there.node.admin.delete("users", user)
+
+
+def test_a_place_that_may_not_be_read_is_neither_guessed_nor_overwritten(
+    agent_of: AgentOf, here: Site, stream_site: Site, name: Callable[[str], str]
+) -> None:
+    there = stream_site
+    user, granted = name("copier"), "^(src|amq\\.default|federation-agent: .*)$"
+    there.node.admin.user(user, "p")
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read=granted)
+    there.publish(numbered(10), "src", exchange="")
+    definition = copying(there, here, "next") | {"src-uri": there.node.uri(there.vhost, user, "p")}
+    agent = running(agent_of(here.node), here, definition)
+    there.publish(numbered(10, start=10), "src", exchange="")
+    eventually(lambda: remembered(there, here) == 19, LATE, what="all is remembered")
+    assert agent.terminate() == 0
+    there.publish(numbered(10, start=20), "src", exchange="")
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read="^src$")
+    agent.start()
+    agent.wait_for("invalid", named(here))
+    assert offset_queue(here) in ask(agent, "/api/links")[0]["error"]
+    assert remembered(there, here) == 19
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read=granted)
+    [link] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{link['id']}/restart", "POST")
+    assert here.take(20, queue="dest") == numbered(20, start=10)
     there.node.admin.delete("users", user)
 
 
