@@ -93,7 +93,7 @@ class Window:
         """The number of messages that may be on the way."""
         if self.is_single:
             return 1
-        size = min(self._options.prefetch or self._path.prefetch, self._most)
+        size = min(self._options.prefetch or self._path.prefetch, self._most, self._path.most_kept)
         return min(size, prefetch.CAREFUL) if self._is_careful else size
 
     @property

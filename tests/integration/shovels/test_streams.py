@@ -16,7 +16,7 @@ from tests.integration.shovels.shoveling import SHOVEL, ask, named, running, sho
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
-from tests.lab.user_program import BATCH, depth, messages, numbered
+from tests.lab.user_program import BATCH, depth, messages, numbered, times
 from tests.lab.waiting import eventually
 
 COUNT: Final = 20_000
@@ -261,6 +261,34 @@ def test_what_the_destination_refuses_is_copied_later(agent_of: AgentOf, here: S
         came += found
     assert set(came) == set(numbered(1_000)) and len(came) < 1_000 + 2 * PREFETCH
     assert agent.history(here.vhost, SHOVEL, "").count("backoff") == 0
+
+
+@pytest.mark.thorough
+def test_what_is_refused_and_too_large_to_keep_is_not_read_again_forever(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Each time, what another destination takes would be copied there again."""
+    declare_stream(there)
+    there.exchange("x", "direct").bind("full", name="src", exchange="x").bind("free", name="src", exchange="x")
+    here.exchange("x", "direct").queue("free", name="free", exchange="x").queue("full", name="full", exchange="x")
+    full = {"max-length": 1, "overflow": "reject-publish"}
+    here.node.admin.policy(here.vhost, "full", "^full$", definition=full)
+    here.publish(["first"], "full", exchange="x")
+    bodies = [body + "x" * 1_000_000 for body in numbered(40)]
+    for body in bodies:
+        there.publish([body], "full", exchange="x")
+        there.publish([body], "free", exchange="x")
+    agent = running(agent_of(here.node), here, copying(there, here, dest_exchange="x"))
+    eventually(lambda: "refused by the downstream" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
+    before = 0
+    while before != (count := agent.history(here.vhost, SHOVEL, "").count("backoff")) or not count:
+        assert count < 6, "200 messages are read ahead, then 50, 12, 3, 1"
+        before = count
+        time.sleep(8)  # a session that fails is followed by another within 0.2 s, and takes 2
+    here.node.admin.delete("policies", here.vhost, "full")
+    assert times(here.take(41, queue="full", deadline=LATE)).keys() == {"first", *bodies}
+    copied = times(here.take(40, queue="free", deadline=LATE))
+    assert copied.keys() == set(bodies) and max(copied.values()) <= 5
 
 
 def test_without_permission_to_remember_it_copies_and_says_so(

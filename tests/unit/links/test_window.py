@@ -74,6 +74,13 @@ async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
     assert window.better(link.clock.now) is None
 
 
+@pytest.mark.parametrize(("kept", "expected"), [(prefetch.LARGEST, 4_000), (1_000, 1_000), (1, 1)])
+async def test_no_more_of_a_stream_is_read_ahead_than_could_be_kept(kept: int, expected: int) -> None:
+    options = FlowOptions("q", "tag", Destination("x"), prefetch=prefetch.NEAR, offsets=StreamOffsets())
+    window = Window(options, PathMemory(most_kept=kept), Counts(), lambda: 0.0, for_unpublishable=0)
+    assert window.prefetch == expected
+
+
 async def limited(limit: RateLimit | None, *, is_quorum: bool = False, asked: int | None = None) -> tuple[Link, Window]:
     link = await Link.made(rewriter=Untouched())
     options = FlowOptions("q", "tag", Destination("x"), rate_limit=limit, is_quorum=is_quorum, prefetch=asked)
