@@ -59,7 +59,7 @@ class FlowOptions:
 
 @dataclass
 class PathMemory:
-    most_kept: int = prefetch.LARGEST  # messages of a stream at a time: of more, not all that were refused could be kept
+    most_kept: int = prefetch.LARGEST  # messages of a stream at a time: of more, not all refused ones could be kept
     prefetch: int = prefetch.START  # where the link may size it
     largest: int | None = None  # what the downstream takes of a body, from its refusal of a larger one
     largest_until: float = 0.0  # it may be configured to take more meanwhile
