@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agent.amqp.data.rewriting import Untouched
 from agent.amqp.data.splice import Counts
 from agent.amqp.wire.inbound import Inbound
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.rate_limit import BURST, RateLimit
 from agent.links.throttle import SHOWN_FOR, Throttle
 from tests.unit.amqp.wire.link import Link, Sent, feed
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
@@ -21,6 +23,7 @@ class Reader:
     def __init__(self) -> None:
         self.holders: set[object] = set()
         self.counts: set[bool] = set()
+        self.most: int | None = None
 
     def hold(self, holder: object, *, counts: bool = False) -> None:
         self.holders.add(holder)
@@ -28,6 +31,9 @@ class Reader:
 
     def release(self, holder: object) -> None:
         self.holders.discard(holder)
+
+    def limit_portions(self, most: int | None) -> None:
+        self.most = most
 
 
 def throttle(reader: Reader, counts: Counts, *, messages: int | None, acknowledges: bool = True) -> Throttle:
@@ -104,10 +110,10 @@ def test_after_its_end_it_holds_nothing() -> None:
     in_virtual_time(scenario())
 
 
-def on_a_link(scenario: Callable[[Link, Throttle], Awaitable[None]], *, messages: int) -> None:
+def on_a_link(scenario: Callable[[Link, Throttle], Awaitable[None]], limit: RateLimit) -> None:
     async def run() -> None:
         link = await Link.made(rewriter=Untouched())
-        found = Throttle(link.upstream.inbound, RateLimit(messages=messages), link.counts, acknowledges=True)
+        found = Throttle(link.upstream.inbound, limit, link.counts, acknowledges=True)
         link.source.on_published = found.took
         await scenario(link, found)
 
@@ -119,22 +125,63 @@ def test_what_comes_while_it_is_held_waits_is_counted_and_loses_nothing() -> Non
         sent = [link.delivery(Sent(tag, body=b"b%d" % tag)) for tag in range(1, 101)]
         feed(link.upstream, b"".join(sent[:10]))
         assert len(link.published()) == 0, "what one read brings is written at the end of the turn"
-        await asyncio.sleep(0)
-        assert len(link.published()) == 10
         for each in sent[10:]:
             await asyncio.sleep(0)
             feed(link.upstream, each)
-        await asyncio.sleep(0.5)
-        assert link.upstream.inbound.unread_deliveries(link.out.number) == 90
-        assert link.published() == []
+        await asyncio.sleep(0.05)
+        assert [got.body for got in link.published()] == [b"b1"]
+        assert link.upstream.inbound.unread_deliveries(link.out.number) + link.source.is_receiving == 99
         assert link.upstream.inbound.counts_all
-        await asyncio.sleep(0.6)
-        assert [got.body for got in link.published()] == [b"b%d" % tag for tag in range(11, 101)]
+        await asyncio.sleep(5)
+        assert [got.body for got in link.published()] == [b"b%d" % tag for tag in range(2, 52)]
+        await asyncio.sleep(4.8)
+        assert [got.body for got in link.published()] == [b"b%d" % tag for tag in range(52, 100)]
         assert found.is_held
-        await asyncio.sleep(8.8)
-        assert found.is_held
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.3)
+        assert [got.body for got in link.published()] == [b"b100"]
         assert found.held_for == 0
         assert link.counts.limited_seconds == pytest.approx(10.0, abs=0.1)
 
-    on_a_link(scenario, messages=10)
+    on_a_link(scenario, RateLimit(messages=10))
+
+
+LIMITS = st.builds(
+    RateLimit,
+    messages=st.none() | st.integers(1, 2_000),
+    bytes=st.none() | st.integers(1_000, 200_000),
+)
+
+
+@given(former=LIMITS, limit=LIMITS, sizes=st.lists(st.integers(1, 3_000), min_size=1, max_size=5))
+@example(former=RateLimit(), limit=RateLimit(messages=1), sizes=[1])
+@example(former=RateLimit(messages=2_000), limit=RateLimit(messages=10), sizes=[1])
+@example(former=RateLimit(bytes=200_000), limit=RateLimit(bytes=1_000), sizes=[10, 3_000])
+def test_a_lowered_limit_holds_for_what_was_sent_ahead(former: RateLimit, limit: RateLimit, sizes: list[int]) -> None:
+    """At no time more than a burst and the rate since then, beyond a message or what is read at once."""
+
+    async def scenario(link: Link, found: Throttle) -> None:
+        feed(link.upstream, link.delivery(Sent(1, body=b"1")))
+        await asyncio.sleep(1.5)
+        link.published()
+        found.change(limit)
+        bodies = [bytes(size) for size in sizes * 400]
+        waiting = b"".join(link.delivery(Sent(tag, body=body)) for tag, body in enumerate(bodies, start=2))
+        feed(link.upstream, waiting)
+        messages = octets = 0
+        largest = max(sizes)
+        for step in range(60):
+            await asyncio.sleep(0.25)
+            came = link.published()
+            messages, octets = messages + len(came), octets + sum(len(got.body) for got in came)
+            seconds = BURST + 0.25 * (step + 1)
+            if limit.messages is not None:
+                assert messages <= limit.messages * (seconds + BURST / 4) + 1
+            if limit.bytes is not None:
+                assert octets <= limit.bytes * (seconds + BURST / 4) + largest
+        seconds, total = 15.0, sum(map(len, bodies))
+        if limit.messages is not None and limit.bytes is None:
+            assert messages >= min(len(bodies), int(limit.messages * seconds))
+        if limit.bytes is not None and limit.messages is None:
+            assert octets >= min(total, limit.bytes * seconds)
+
+    on_a_link(scenario, former)
