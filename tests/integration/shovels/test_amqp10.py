@@ -143,6 +143,7 @@ def test_so_many_messages_and_hardly_more(agent_of: AgentOf, here: Site, ten: Am
     ten.site.queue(name="src").publish(numbered(COUNT), "src", exchange="")
     here.queue(name="dest")
     proxy = proxy_to(ten.site.node)
+    proxy.delay(0.1)  # for which acknowledgements are on their way
     wanted = COUNT * 3 // 4
     definition = ends("from", ten, here, ports=(proxy.port, None)) | {"src-delete-after": wanted}
     definition |= {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
