@@ -84,6 +84,8 @@ class ReceiverLink:
         self._last = 0  # tag of a delivery
         self._settled = DoneNumbers()
         self._offset = 0  # from a delivery's tag to its id
+        self._unread: int | None = None  # id of the last message whose settling the peer may not have read
+        self._asked: deque[int] = deque()  # the same for each limit that isn't answered
         self._partial: bytearray | None = None  # the message that comes in several transfers
         self._partial_id = 0
 
@@ -119,8 +121,12 @@ class ReceiverLink:
         )
 
     def limit(self, prefetch: int) -> None:
+        """Where messages are counted, the answer shows that the peer has read what was settled before, as by 0-9-1."""
         self._prefetch = prefetch
-        self._session.say(methods.BASIC_QOS_OK)
+        if self._unread is None:
+            self._session.say(methods.BASIC_QOS_OK)
+        else:
+            self._asked.append(self._unread)
 
     def consume(self, tag: str, *, no_ack: bool) -> None:
         self._tag = tag
@@ -152,11 +158,14 @@ class ReceiverLink:
         if first > last:
             return
         state = (performatives.ACCEPTED if is_accepted else performatives.RELEASED).encode()
+        is_counted = self._terminus.is_counted  # the peer settles it, too, once it has read this
         self._session.send(
             performatives.DISPOSITION.encode(
-                role=True, first=self._id(first), last=self._id(last), settled=True, state=state
+                role=True, first=self._id(first), last=self._id(last), settled=not is_counted, state=state
             )
         )
+        if is_counted and last not in self._settled:
+            self._unread = self._id(last)
         self._settled.add(first, last)
         self._grant()
 
@@ -219,7 +228,14 @@ class ReceiverLink:
             self._deliver(message)
 
     def disposition(self, performed: Performed) -> None:
-        """The peer settles what it sent: for it, nothing is open any more."""
+        """The peer settles what it sent. It reads in order, so it has read all that was said before that."""
+        first, last = performed["first"], performed["last"]
+        count = 0 if last is None else (last - first) % _SERIAL
+        while performed["settled"] and self._asked and (self._asked[0] - first) % _SERIAL <= count:
+            self._asked.popleft()
+            self._session.say(methods.BASIC_QOS_OK)
+        if performed["settled"] and self._unread is not None and (self._unread - first) % _SERIAL <= count:
+            self._unread = None
 
     def flow(self, performed: Performed) -> None:
         if performed["delivery_count"] is not None:

@@ -23,13 +23,15 @@ _INVALID: Final = 503
 @dataclass(frozen=True, slots=True)
 class Terminus:
     """One address to read from or to write to. `is_bare`: the other end speaks AMQP 1.0, too, so that messages pass as
-    they are. `filters` are arguments of a consumer. `settles_early`: messages are settled at their source before the
-    broker of this address has them."""
+    they are. `filters` are arguments of a consumer. `is_counted`: it has to be known which of the messages that are
+    read are settled at their broker, too. `settles_early`: messages are settled at their source before the broker of
+    this address has them."""
 
     address: str
     is_source: bool
     is_bare: bool = False
     filters: Table = EMPTY
+    is_counted: bool = False
     settles_early: bool = False
 
     @property

@@ -349,6 +349,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
         after = handshake.take(data, at)
+        self.wire.mechanism = handshake.mechanism
         if after > at and handshake.refusal is not None:
             self._close(handshake.refusal)
         elif handshake.peer is not None:
@@ -356,7 +357,6 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         return after
 
     def _opened(self, limits: PeerLimits) -> None:
-        self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
         self.limits = limits
         self.user = self._handshake.user if self._handshake is not None else b""
         self.largest_frame = min(limits.largest_frame, LARGEST_FRAME)

@@ -58,6 +58,7 @@ class Peer:
         *,
         is_source: bool = False,
         is_bare: bool = True,
+        is_counted: bool = False,
         mechanisms: tuple[Mechanism, ...] = (Mechanism.PLAIN,),
         is_anonymous: bool = False,
         address: str = "address",
@@ -77,7 +78,7 @@ class Peer:
             frame_max=frame_max,
             patience=patience,
         )
-        terminus = Terminus(address, is_source=is_source, is_bare=is_bare)
+        terminus = Terminus(address, is_source=is_source, is_bare=is_bare, is_counted=is_counted)
         translator = Translator(
             terms, terminus, name="Shovel s", hostname="vhost:v", is_anonymous=is_anonymous, clock=clock
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
@@ -81,6 +83,40 @@ async def test_messages_are_released_accepted_and_settled_out_of_order() -> None
         ("accepted", 0, 2),
         ("released", 4, 4),
     ]
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+async def test_a_limit_is_answered_once_what_was_settled_before_is_read(*, is_counted: bool) -> None:
+    """Only where messages are counted: for others nobody asks for it."""
+    source = await Source.made(is_counted=is_counted)
+    await source.deliver(*range(6))
+    source.peer.heard()
+    source.settle(2, multiple=True)
+    source.settle(4)
+    asked = [await limit(source)]
+    source.settle(3)
+    asked.append(await limit(source))
+    dispositions = [each for each in source.peer.heard() if each.name == "disposition"]
+    assert [each["settled"] for each in dispositions] == [not is_counted] * 3
+    if is_counted:
+        assert not any(each.done() for each in asked)
+        source.peer.say(performatives.DISPOSITION, role=False, first=0, last=1, settled=True)
+        source.peer.say(performatives.DISPOSITION, role=False, first=3, settled=False)
+        await turn()
+        assert not any(each.done() for each in asked)
+        source.peer.say(performatives.DISPOSITION, role=False, first=3, settled=True)
+        await turn()
+        assert [each.done() for each in asked] == [True, False]
+        source.peer.say(performatives.DISPOSITION, role=False, first=2, settled=True)
+        await turn()
+    assert all(each.done() for each in asked)
+    assert (await limit(source)).done()
+
+
+async def limit(source: Source) -> asyncio.Future[Call]:
+    asked = source.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=10)
+    await turn()
+    return asked
 
 
 @pytest.mark.parametrize("version", ["4.1.0", RABBITMQ_3])
