@@ -83,12 +83,12 @@ class StripDeaths(Untouched):
 
 class Exchanges:
     """Finds out which exchanges exist at the destination: publishing to a missing one would close the channel. While
-    one is looked for, the connection to the source is held."""
+    one is looked for, the connection to the source is held. `found` is what is known by former sessions."""
 
-    def __init__(self, source: Connection, destination: Connection) -> None:
+    def __init__(self, source: Connection, destination: Connection, found: dict[str, str]) -> None:
         self._inbound = source.wire.inbound
         self._destination = destination
-        self._found: dict[str, str] = {}
+        self._found = found
         self._looking: asyncio.Task[None] | None = None
 
     def objection(self, exchange: str) -> str | None:
@@ -146,12 +146,13 @@ class MoveChooser:
     def choose(self, properties: bytes, delivery: Delivery, size: int) -> bytes | str | None:
         try:
             found = self._decide(properties, delivery)
-            if isinstance(found, tuple):
-                return self._send(found, properties, delivery, size)
-            if found is not None and self._returns_are_counted and comes_too_often(properties):
+            goes_back = isinstance(found, str) or (found is not None and self._options.is_dry)
+            if goes_back and self._returns_are_counted and comes_too_often(properties):
                 self._flow.take_no_more()
                 self._account.notes.append(COMES_TOO_OFTEN)
                 return RETURNED
+            if isinstance(found, tuple):
+                return self._send(found, properties, delivery, size)
         except CodecError:
             return QuarantineReason.UNREADABLE
         return found

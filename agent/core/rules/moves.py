@@ -27,7 +27,7 @@ REASONS: Final[Mapping[str, str]] = {
     REFUSED: "the destination refused it (basic.nack): is its queue full?",
     UNROUTABLE: "the destination has no queue for it",
     NO_EXCHANGE: "the exchange of its first death doesn't exist at the destination",
-    NOT_ALLOWED: "the destination doesn't let its user look for the exchange of its first death",
+    NOT_ALLOWED: "the user of the destination may not publish to the exchange of its first death, or look for it",
     NO_DEATH: "its headers show no exchange or queue that it was in before",
     NOT_CHOSEN: "not chosen by the options",
     RETURNED: "its queue would drop it if it came back some more times",
