@@ -29,6 +29,7 @@ NONE_THERE: Final = 5
 BETWEEN_LINES: Final = 10.0
 BETWEEN_BARS: Final = 0.5
 BAR: Final = 30
+LONGEST_NAME: Final = 255  # bytes, in AMQP
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 
 app = typer.Typer()
@@ -122,6 +123,9 @@ def move(
         raise UsageError("give one of --to-queue, --to-exchange and --redrive")
     if key is not None and to_exchange is None:
         raise UsageError("--key needs --to-exchange")
+    for option, name in (("queue", queue), ("to-queue", to_queue), ("to-exchange", to_exchange), ("key", key)):
+        if len(os.fsencode(name or "")) > LONGEST_NAME:
+            raise UsageError(f"--{option}: longer than {LONGEST_NAME} bytes")
     destination = None if redrive else Destination(to_exchange, key)
     if to_queue is not None:
         destination = Destination("", to_queue)
@@ -251,7 +255,7 @@ async def _show_progress(move: Move) -> None:
 
 
 def progress(move: Move, seconds: float) -> str:
-    moved, there = move.moved, move.account.there
+    moved, there = move.moved, move.wanted
     done, rate = moved + move.staying, moved / max(seconds, 0.001)
     share = min(1.0, done / there) if there else 0.0
     full = int(share * BAR)
@@ -272,6 +276,7 @@ def _as_json(account: MoveAccount, options: MoveOptions) -> dict[str, Any]:
         "left": dict(account.left),
         "there": account.there,
         "waiting": account.waiting,
+        "counts_deliveries": account.counts_deliveries,
         "seconds": round(account.seconds, 3),
         "notes": account.notes,
         "error": None if account.error is None else str(account.error),
@@ -294,6 +299,8 @@ def say_account(account: MoveAccount, options: MoveOptions) -> None:
     for reason, count in account.left.most_common():
         if reason in REASONS:
             output.say(f"{reason} {count:,}: {REASONS[reason]}")
+    if account.counts_deliveries:
+        output.say("on this quorum queue, each message that stays counts as delivered once more")
     if account.waiting:
         output.say(f"{counted(account.waiting, 'message waits', 'messages wait')} in queue {options.queue!r}")
     if options.is_dry:

@@ -18,7 +18,7 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.capture import Room
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.data.rewriting import Destination, PropertyChanges, Untouched
-from agent.amqp.declares import declare_any, why_not_emptied
+from agent.amqp.declares import declare_any, is_replicated, why_not_emptied
 from agent.amqp.failures import NOT_FOUND, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
@@ -68,6 +68,12 @@ class Move:
         return self._moved_before + self.counts.forwarded
 
     @property
+    def wanted(self) -> int:
+        """The number of messages to look at, as far as that is known."""
+        limit = None if self._options.is_choosy else self._options.limit
+        return min(self.account.there, limit or self.account.there)
+
+    @property
     def staying(self) -> int:
         return sum(self.counts.unpublishable.values())
 
@@ -92,6 +98,8 @@ class Move:
             account.seconds = time.monotonic() - began
             with suppress(BrokerError):
                 account.waiting = await self._count_waiting(source)
+                if account.left and not source.server.forgives_nacks:
+                    account.counts_deliveries = bool(await is_replicated(source, self._options.queue))
         wanted = self._options.destination
         if self._options.is_dry and self._options.goes_to_one_place and wanted is not None and account.first:
             going = min(account.there, self._options.limit or account.there)

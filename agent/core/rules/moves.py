@@ -48,6 +48,7 @@ class MoveAccount:
     taken: int = 0
     left: Counter[str] = field(default_factory=Counter)
     waiting: int | None = None  # in the queue afterwards, None if that couldn't be asked
+    counts_deliveries: bool = False  # what is left counts as delivered once more
     notes: list[str] = field(default_factory=list)  # why it ended early
     error: BrokerError | None = None
     seconds: float = 0.0

@@ -63,11 +63,14 @@ def test_a_dry_run_says_where_they_would_go(capsys: pytest.CaptureFixture[str]) 
 
 
 async def test_the_progress() -> None:
+    limited = Move(End("source", ()), End("destination", ()), MoveOptions("q", Destination("", "new"), limit=300))
+    limited.account.there, limited.counts.forwarded = 1_000, 250
     made = Move(End("source", ()), End("destination", ()), OPTIONS)
     made.account.there = 1_000
     made.counts.forwarded = 250
     made.counts.unpublishable = {"refused": 5}
     made.blocked = "low on memory"
+    assert "250 of 300 moved, 25/s, 2 s left" in move.progress(limited, 10.0)
     assert move.progress(made, 10.0) == (
         "[#######-----------------------] 250 of 1,000 moved, 25/s, 29 s left, 5 stay, "
         "blocked by the destination: low on memory"
