@@ -11,10 +11,11 @@ from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.move_tracker import MoveTracker
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.probe import Probes
 from agent.amqp.data.publish_tracker import largest_taken
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Chooser, Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
@@ -61,6 +62,7 @@ class Flow:
         self._counts = counts
         self._path = path
         self.probes: Probes | None = None  # to be set before `start`
+        self.on_stay: Callable[[], None] | None = None  # the same; called with `keeps_back` for each that stays
         self._made_capture = capture
         self._room = room
         self._capture: Capture | None = None
@@ -164,6 +166,12 @@ class Flow:
         return self._window.unsettled
 
     @property
+    def kept_back(self) -> tuple[int, int]:
+        """The number of messages that stay, and the bytes of their bodies; with `keeps_back`."""
+        target = self._target
+        return (target.confirms.held, target.held_bytes) if isinstance(target, MoveTracker) else (0, 0)
+
+    @property
     def settled_up_to(self) -> int:
         """The delivery up to which each is settled."""
         return self._target.settled_up_to if self._target else 0
@@ -257,8 +265,9 @@ class Flow:
         explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
         return explained
 
-    async def start(self, rewriter: Rewriter, *, paused: bool = False) -> None:
-        """Open channels on both sides, and begin the consumer, unless it is `paused` from the start."""
+    async def start(self, rewriter: Rewriter, *, paused: bool = False, chooser: Chooser | None = None) -> None:
+        """Open channels on both sides, and begin the consumer, unless it is `paused` from the start. A `chooser` needs
+        a destination that keeps the addresses of deliveries."""
         with happening_on(Side.DOWNSTREAM):
             into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
@@ -283,6 +292,7 @@ class Flow:
             limit=self._options.limit,
             capture=self._capture,
             keeps_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
+            chooser=chooser,
         )
         target.refused.on_counted_return = source.keep_returned
         consumer = self._consumer = Consumer(
@@ -291,7 +301,7 @@ class Flow:
         source.probes = self.probes
         source.on_exhausted = self._has_all
         self.limit(self._window.limit)
-        if self._options.limit is not None:
+        if self._options.limit is not None and not self._options.keeps_back:
             target.on_held = self._take_more
         if self._options.ends_on_return:
             target.on_returned = self._end_returned
@@ -307,7 +317,7 @@ class Flow:
 
     def _made_target(self, into: Channel) -> PublishTracker:
         path = self._path
-        return PublishTracker(
+        target = (MoveTracker if self._options.keeps_back else PublishTracker)(
             into,
             self._down.wire,
             self._counts,
@@ -319,6 +329,9 @@ class Flow:
             give_up_after=self._options.quarantine_after,
             instead_of_return=self._end_unkept if self._options.is_stream else None,
         )
+        if isinstance(target, MoveTracker):
+            target.on_stay, target.on_doubt = self.on_stay, self._end_in_doubt
+        return target
 
     # While it runs
 
@@ -386,6 +399,13 @@ class Flow:
             if self._has_taken_all.done():
                 self._has_taken_all = self._loop.create_future()
             self._consumer.step()
+
+    def take_no_more(self) -> None:
+        """Forward nothing more than what has come, and finish."""
+        if self._source is not None:
+            self._source.take_no_more()
+            if not self._source.is_receiving:
+                self._has_all()
 
     # Its end
 
@@ -511,6 +531,10 @@ class Flow:
             error = TransientError(f"{self._down.where}: {why}")
             error.side = Side.DOWNSTREAM
             self._broken.set_result(error)
+
+    def _end_in_doubt(self) -> None:
+        """End the flow because a message was returned that can't be told from others; all of them stay."""
+        self._end_broken("it returned a message, and it can't be known which")
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():

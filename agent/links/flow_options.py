@@ -24,7 +24,8 @@ class FlowOptions:
     and isn't acknowledged: the destination is a queue, and that is gone. `offsets` are noted where the queue is a
     stream: it takes nothing back, and `arguments` say where its only consumer begins. `keeps_consumer`: no other
     prefetch is worth another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the
-    connection that it reads from, so no other may read from it.
+    connection that it reads from, so no other may read from it. `keeps_back`: what
+    doesn't get through stays unacknowledged until the flow ends, counts for the limit, and is never tried again.
     """
 
     queue: str
@@ -43,6 +44,7 @@ class FlowOptions:
     set_headers: Table = EMPTY
     remove_headers: tuple[str, ...] = ()
     rate_limit: RateLimit | None = None
+    keeps_back: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and (self.limit < 1 or not self.acknowledges):

@@ -135,7 +135,8 @@ class Window:
             return self.prefetch
         if self.current != self.prefetch:  # held ones leave no room for more
             return None
-        if self._options.prefetch or self._options.limit or self._is_careful or self.is_single:
+        is_fixed = self._options.prefetch or (self._options.limit and not self._options.keeps_back)
+        if is_fixed or self._is_careful or self.is_single:
             return None
         flowing = self.current - self._for_unpublishable
         wanted = prefetch.sized(

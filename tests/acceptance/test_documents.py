@@ -119,6 +119,8 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: L
     shutil.copy(ROOT / "tests/unit/definitions/legacy/verbose.config", tmp_path / "rabbitmq.config")
     (tmp_path / "config").symlink_to(ROOT / "config")
     with second_broker.admin.temporary_vhost(vhost):
+        for name in ("orders", "orders.new", "orders.eu", "dead-letters"):
+            second_broker.admin.queue(vhost, name)
         yield tmp_path
 
 
@@ -153,8 +155,8 @@ def words(command: str) -> list[str]:
 
 
 def nothing_there(line: str) -> int:
-    """The exit status of commands for messages in quarantine, where there are none."""
-    return 5 if line.startswith(f"{AGENT}quarantine ") else 0
+    """The exit status of commands for messages in a queue, where there are none."""
+    return 5 if line.startswith((f"{AGENT}quarantine ", f"{AGENT}move ")) else 0
 
 
 def has_queue(node: Node, vhost: str) -> bool:

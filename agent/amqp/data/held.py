@@ -130,15 +130,24 @@ class HeldBuffers:
 
     def moved_out(self, number: int) -> Publish | None:
         """The publish with this number, which takes no room here from now on; None if it is not held."""
+        publish, found = self.copy(number), self._find(number)
+        if publish is None or found is None:
+            return None
+        batch, place = found
+        batch.buffers[place] = b""
+        batch.size -= len(publish.frames)
+        self._free(len(publish.frames))
+        return publish
+
+    def copy(self, number: int) -> Publish | None:
+        """The publish with this number, which stays here; None if it is not held."""
         found = self._find(number)
         if found is None or not found[0].buffers or not found[0].ways.prepared:
             return None
         batch, place = found
         if not batch.is_split:
             batch.buffers, batch.is_split = _messages(b"".join(batch.buffers)), True
-        data, batch.buffers[place] = batch.buffers[place], b""
-        batch.size -= len(data)
-        self._free(len(data))
+        data = batch.buffers[place]
         return Publish(data, batch.ways.prepared[place], batch.ways.added[place]) if data else None  # moved out before
 
     def known(self, number: int) -> tuple[bytes, int] | None:

@@ -81,6 +81,15 @@ class Rewriter(Protocol):
         """The headers (a table with its length) to publish with, or the reason why the message is dropped."""
 
 
+class Chooser(Protocol):
+    """Decides of each message where it goes, and whether it goes at all."""
+
+    def choose(self, properties: bytes, delivery: Delivery, size: int, /) -> bytes | str | None:
+        """The address to publish the message to (exchange and routing key with their lengths), or the reason why it
+        stays at its source. None if that isn't known yet: then the connection to the source is held until it is, and
+        the message is asked about again. `properties` begin with their flags, `size` is that of the body."""
+
+
 def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) -> Properties | str:
     """One message's properties to publish with, or the reason why it is dropped; raise CodecError if they aren't
     valid."""

@@ -30,7 +30,7 @@ from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.probe import Probes, token_of
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, PublishTracker
 from agent.amqp.data.refused import RETURNS_MARK, comes_too_often
-from agent.amqp.data.rewriting import Delivery, Destination, Rewriter, read_address, rewritten
+from agent.amqp.data.rewriting import Chooser, Delivery, Destination, Rewriter, read_address, rewritten
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
@@ -75,11 +75,11 @@ class DeliveryForwarder:
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_added", "_address", "_around", "_at_once", "_awaits_header", "_begun", "_bytes", "_came_again", "_capture",
-        "_changes", "_channel", "_counted", "_has_dropped", "_is_careful", "_is_midway", "_keeps_returned",
+        "_changes", "_channel", "_chooser", "_counted", "_has_dropped", "_is_careful", "_is_midway", "_keeps_returned",
         "_largest", "_last_allowed", "_mark", "_may_be_probe", "_missing", "_number", "_other_marks", "_out",
         "_poison_check", "_prepared", "_prepared_for", "_redelivered", "_remaining", "_rewriter", "_rewritten", "_room",
-        "_size", "_skips", "_tag", "_tags", "_target", "_target_number", "_uncounted", "_unusual", "_was_added",
-        "on_exhausted", "on_published", "probes",
+        "_size", "_skips", "_stays", "_tag", "_tags", "_target", "_target_number", "_uncounted", "_unusual",
+        "_was_added", "on_exhausted", "on_published", "probes",
     )  # fmt: skip
 
     def __init__(
@@ -93,8 +93,11 @@ class DeliveryForwarder:
         limit: int | None = None,
         capture: Capture | None = None,
         keeps_returned: bool = False,
+        chooser: Chooser | None = None,
     ) -> None:
-        """With `poison_check`, messages are checked one by one, and refused if it objects. With `keeps_returned`, those
+        """With a `chooser`, each message goes where that says, and `destination` keeps the addresses of deliveries.
+
+        With `poison_check`, messages are checked one by one, and refused if it objects. With `keeps_returned`, those
         are refused, too, that the source would drop if they came back some more times.
 
         `limit` is the number of messages to publish; what comes beyond is neither published nor settled, unless more
@@ -113,7 +116,10 @@ class DeliveryForwarder:
         self._keeps_returned = keeps_returned
         self._changes = rewriter.changes
         self._unusual = 0 if self._changes.users is None else USER_ID
-        self._is_careful = poison_check is not None or bool(self._changes.values)  # messages are looked at one by one
+        self._is_careful = (  # messages are looked at one by one
+            poison_check is not None or chooser is not None or bool(self._changes.values)
+        )
+        self._chooser = chooser
         self._poison_check = poison_check
         self.probes: Probes | None = None
         self._capture = capture
@@ -134,6 +140,7 @@ class DeliveryForwarder:
         self._size = 0
         self._missing = 0
         self._skips = False
+        self._stays = ""  # why it stays at its source, where the chooser says so
         self._begun = 0  # where it begins in `_out`
         self._is_midway = False
         self._counted = 0  # the last delivery that is counted as taken
@@ -180,6 +187,10 @@ class DeliveryForwarder:
             self._keeps_returned = True
             self._other_marks = (*self._other_marks, RETURNS_MARK)
 
+    def take_no_more(self) -> None:
+        """Publish nothing that follows the delivery which came last, and don't settle it."""
+        self._last_allowed = min(self._last_allowed, self._tag)
+
     def allow(self, count: int) -> None:
         """Allow `count` more deliveries; what came beyond the limit goes back now, and may be among them."""
         tag, last = self._tag, self._last_allowed
@@ -210,8 +221,8 @@ class DeliveryForwarder:
                         at = passed
                         continue
                     self._deliver(buffer, at, after)
-            elif is_open:
-                self._content(kind, buffer, at, after)
+            elif is_open and not self._content(kind, buffer, at, after):
+                break
             at = after
         if is_open:
             self._flush()
@@ -405,8 +416,11 @@ class DeliveryForwarder:
         self._was_added = entry
         return True
 
-    def _content(self, kind: int, buffer: bytearray, at: int, after: int) -> None:
+    def _content(self, kind: int, buffer: bytearray, at: int, after: int) -> bool:
+        """Take a content frame; return False if the chooser doesn't know yet where the message goes."""
         if kind == frames.HEADER and self._awaits_header:
+            if self._chooser is not None and not self._is_decided(self._chooser, buffer, at, after):
+                return False
             self._header(buffer, at, after)
         elif kind == frames.BODY and self._missing:
             self._body(buffer, at, after)
@@ -414,6 +428,18 @@ class DeliveryForwarder:
             raise CodecError("content that nothing announced")
         if not self._missing:
             self._end()
+        return True
+
+    def _is_decided(self, chooser: Chooser, buffer: bytearray, at: int, after: int) -> bool:
+        if self._skips or after - at < _TO_PROPERTIES + 1:
+            return True
+        *_, size, _ = _HEADER.unpack_from(buffer, at)
+        found = chooser.choose(bytes(buffer[at + _TO_FLAGS : after - 1]), self._delivery, size)
+        self._stays = found if isinstance(found, str) else ""
+        if isinstance(found, bytes):
+            prepared = self._prepared
+            self._around = prepared.known.get(found) or prepared.add(found) or prepared.add_unusual(found)
+        return found is not None
 
     def _header(self, buffer: bytearray, at: int, after: int) -> None:
         if after - at < _TO_PROPERTIES + 1:
@@ -427,6 +453,9 @@ class DeliveryForwarder:
             return
         if self._may_be_probe and (token := token_of(bytes(buffer[at + _TO_FLAGS : after - 1]))) is not None:
             self._probe(token, buffer, at, after)
+        elif self._stays:
+            self._skips = True
+            self._target.refuse(self._tag, self._stays, self._size)
         elif self._size > self._largest:
             self._refuse(QuarantineReason.TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
         elif ids != _IDS:

@@ -62,7 +62,8 @@ def _nothing(*_: object) -> None:
 
 
 class Taker(Protocol):
-    """Consumes whole frames of one channel from `at` on, at least one, and returns where it stopped."""
+    """Consumes whole frames of one channel from `at` on, and returns where it stopped: behind at least one, unless it
+    holds the connection until it can go on."""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int: ...
 

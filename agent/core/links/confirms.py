@@ -83,6 +83,11 @@ class Confirms:
             self._oldest += 1
         return self._oldest
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next publish."""
+        return self._next_number
+
     def published(self, tags: Collection[int]) -> int:
         """Deliveries were published, in this order; returns the publish number of the last."""
         first = self._next_number

@@ -75,7 +75,7 @@ def advice(
     if kind is FailureKind.BEHIND and (found := _behind(broker, error, lag)):
         return found
     if kind is FailureKind.NO_CONFIRMS and vhosts:
-        return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}."
+        return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}. {_EMPTY}"
     return _ADVICE[kind].format(broker=broker) + _rest(kind, errors, failures)
 
 
@@ -88,6 +88,12 @@ def _behind(broker: str, error: str, lag: LagDescription) -> str:
     if lag.is_limited:
         return _RAISE_LIMIT
     return _RAISE_PREFETCH if lag.is_at_prefetch else ""
+
+
+_EMPTY: Final = (
+    "To take what is in one elsewhere: `federation-agent move --from URI --queue QUEUE --to-queue OTHER`; with "
+    "`--redrive` instead of `--to-queue` dead letters go back to where they died."
+)
 
 
 def _list_queues(vhosts: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import pamqp.frame
 from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.poison_check import PoisonCheck
+from agent.amqp.data.rewriting import Chooser
 from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker, Rewriter
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
@@ -179,13 +180,15 @@ class Link:
         limit: int | None = None,
         held: HeldBuffers | None = None,
         give_up_after: float | None = None,
+        tracker: type[PublishTracker] = PublishTracker,
+        chooser: Chooser | None = None,
         instead_of_return: Callable[[], None] | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
         out, into = ready(upstream, channels[0]), ready(downstream, channels[1])
         counts, clock = Counts(), Clock()
-        target = PublishTracker(
+        target = tracker(
             into,
             downstream,
             counts,
@@ -205,7 +208,9 @@ class Link:
         poison_check = (
             None if poison_search is None else PoisonCheck(poison_search, clock, lambda: target.confirms.unconfirmed)
         )
-        source = DeliveryForwarder(out, target, rewriter or stamp, destination, poison_check=poison_check, limit=limit)
+        source = DeliveryForwarder(
+            out, target, rewriter or stamp, destination, poison_check=poison_check, limit=limit, chooser=chooser
+        )
         upstream.inbound.divert(out.number, source)
         downstream.inbound.divert(into.number, target)
         downstream.fed_by(upstream)

@@ -23,6 +23,10 @@ LOST = Failure(FailureKind.LOST, side=Side.UPSTREAM)
 UNREACHABLE = Failure(FailureKind.UNREACHABLE, side=Side.UPSTREAM)
 INVALID = Failure(FailureKind.INVALID, side=Side.UPSTREAM, is_permanent=True)
 NO_VHOST = replace(INVALID, kind=FailureKind.NO_VHOST, object_type="vhost")
+MOVE = (
+    "To take what is in one elsewhere: `federation-agent move --from URI --queue QUEUE --to-queue OTHER`; with "
+    "`--redrive` instead of `--to-queue` dead letters go back to where they died."
+)
 
 
 def link(  # the defaults are a link that an alarm stopped
@@ -394,8 +398,8 @@ def test_a_command_shows_how_full_the_queues_are_that_confirm_nothing() -> None:
     ]
     commands = [f"`rabbitmqctl list_queues -p {each} name messages policy arguments`" for each in ("/", "'two words'")]
     [cause] = causes_of(stalled, downstream="dc2")
-    assert cause.advice.endswith(f"To see how full they are: {', '.join(commands)}.")
-    assert advice_for(stalled[1], downstream="dc2").endswith(f"To see how full they are: {commands[1]}.")
+    assert cause.advice.endswith(f"To see how full they are: {', '.join(commands)}. {MOVE}")
+    assert advice_for(stalled[1], downstream="dc2").endswith(f"To see how full they are: {commands[1]}. {MOVE}")
     [cause] = causes_of([replace(stalled[0], failure=replace(STALLED, side=Side.UPSTREAM))], downstream="dc2")
     assert "list_queues" not in cause.advice
 

@@ -1,0 +1,319 @@
+"""The command `move`: a queue's messages once, to another queue, exchange or broker, with an account."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import CONFIG_VARIABLE, OK, FormatOption, examples, usual_config, with_secrets
+from agent.core.rules.moves import MOST_HELD, NOT_CHOSEN, REASONS, USUALLY_HELD, MoveAccount
+from agent.core.text.quantities import counted, in_full, in_words
+from agent.core.text.suggest import did_you_mean
+from agent.errors import UriError, UsageError
+
+if TYPE_CHECKING:
+    from agent.links.ends import End
+    from agent.runtime.move_chooser import MoveOptions
+    from agent.runtime.moves import Move
+
+SOME_LEFT: Final = 4
+NONE_THERE: Final = 5
+BETWEEN_LINES: Final = 10.0
+BETWEEN_BARS: Final = 0.5
+BAR: Final = 30
+LONGEST_NAME: Final = 255  # bytes, in AMQP
+Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "move --from amqp://old/shop --queue orders --to amqp://new/shop --to-queue orders",
+        "move -c agent.yml --from origin --queue orders --to downstream --to-exchange orders --limit 1000",
+        "move --from amqp://localhost --queue dead-letters --redrive --reason rejected --dry-run",
+        "move --from amqp://localhost --queue dead-letters --redrive --died-in orders --strip-deaths",
+        "move --from amqp://localhost --queue orders --to-queue orders.eu --match region=eu",
+    )
+)
+def move(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            help=f"The agent's configuration, whose brokers can be named. {CONFIG_VARIABLE} names a default.",
+        ),
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="END",
+            help="The source: an AMQP URI, or with -c 'downstream' or an upstream's name, VHOST/ before it if needed. "
+            "${env:…} and ${file:…} are replaced in a URI.",
+        ),
+    ],
+    queue: Annotated[str, typer.Option("--queue", metavar="QUEUE", help="The queue to take messages from.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="END", help="The destination; without it the same broker.")
+    ] = None,
+    to_queue: Annotated[str | None, typer.Option("--to-queue", metavar="QUEUE", help="To this queue.")] = None,
+    to_exchange: Annotated[
+        str | None, typer.Option("--to-exchange", metavar="EXCHANGE", help="To this exchange.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="With this routing key; without it each keeps its own.")
+    ] = None,
+    redrive: Annotated[
+        bool, typer.Option("--redrive", help="Each to the exchange and key, or queue, of its first death (x-death).")
+    ] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Go on with what comes meanwhile, until nothing is there.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Take at most so many of those chosen.")] = None,
+    reason: Annotated[
+        Reason | None, typer.Option("--reason", help="Only those that were dead-lettered for this reason.")
+    ] = None,
+    died_in: Annotated[
+        str | None, typer.Option("--died-in", metavar="QUEUE", help="Only those that were dead-lettered by this queue.")
+    ] = None,
+    strip_deaths: Annotated[
+        bool, typer.Option("--strip-deaths", help="Remove x-death and the headers that go with it.")
+    ] = False,
+    match: Annotated[
+        list[str] | None,
+        typer.Option("--match", metavar="HEADER=VALUE", help="Only those with this header; may be repeated."),
+    ] = None,
+    scan: Annotated[
+        int,
+        typer.Option(
+            "--scan",
+            min=1,
+            max=MOST_HELD,
+            help="Stop once so many are held because they stay; they go back at the end.",
+        ),
+    ] = USUALLY_HELD,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Move nothing: count by destination, and show the first ten.")
+    ] = False,
+    rate: Annotated[int | None, typer.Option("--rate", min=1, help="At most so many messages in a second.")] = None,
+    format_: FormatOption = "text",
+) -> int:
+    """Move what is in a queue, once, with an account of what moved and what is left, and why.
+
+    What the destination refuses, or has no queue for, stays at the source. Exit status: 0 if all that was chosen has
+    moved, 4 if some is left, 5 if none was there.
+    """
+    from agent.amqp.data.rewriting import Destination
+    from agent.core.rules.deaths import HeaderChoice
+    from agent.runtime.move_chooser import MoveOptions
+
+    if sum([to_queue is not None, to_exchange is not None, redrive]) != 1:
+        raise UsageError("give one of --to-queue, --to-exchange and --redrive")
+    if key is not None and to_exchange is None:
+        raise UsageError("--key needs --to-exchange")
+    for option, name in (("queue", queue), ("to-queue", to_queue), ("to-exchange", to_exchange), ("key", key)):
+        if len(os.fsencode(name or "")) > LONGEST_NAME:
+            raise UsageError(f"--{option}: longer than {LONGEST_NAME} bytes")
+    destination = None if redrive else Destination(to_exchange, key)
+    if to_queue is not None:
+        destination = Destination("", to_queue)
+    options = MoveOptions(
+        queue,
+        destination,
+        HeaderChoice(reason, died_in, tuple(map(_matched, match or ()))),
+        until_empty=until_empty,
+        limit=limit,
+        scan=scan,
+        rate=rate,
+        strips_deaths=strip_deaths,
+        is_dry=dry_run,
+    )
+    return asyncio.run(_run(config, (source, to or source), options, form=format_))
+
+
+def _matched(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise UsageError(f"--match {text!r}: write HEADER=VALUE")
+    return name, value
+
+
+async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions, *, form: str) -> int:
+    from agent.runtime.moves import Move
+
+    source, destination = await _ends(config, named)
+    wanted = options.destination
+    is_one_place = (source.uris, source.default_vhost) == (destination.uris, destination.default_vhost)
+    if is_one_place and wanted is not None and (wanted.exchange, wanted.routing_key) == ("", options.queue):
+        raise UsageError("the source and the destination are the same queue")
+    move = Move(source, destination, options)
+    _stop_by_signals(move)
+    showing = asyncio.create_task(_show_progress(move), name="progress")
+    try:
+        account = await move.run()
+    finally:
+        showing.cancel()
+        await asyncio.wait([showing])
+    if form == "json":
+        output.say_json(_as_json(account, options))
+    else:
+        say_account(account, options)
+    output.complain(*account.notes, *([] if account.error is None else [str(account.error)]))
+    return status_of(account, options)
+
+
+def status_of(account: MoveAccount, options: MoveOptions) -> int:
+    if not account.is_complete:
+        return SOME_LEFT
+    done = account.taken - account.left[NOT_CHOSEN] if options.is_dry else account.moved
+    return OK if done else NONE_THERE
+
+
+def _stop_by_signals(move: Move) -> None:
+    """The first signal settles what is in flight; the second one ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+        move.stop("interrupted")
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop)
+
+
+async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:
+    from agent.core.addresses.uri import parse
+    from agent.links.ends import End
+
+    found = []
+    for option, where, text in (("--from", "source", named[0]), ("--to", "destination", named[1])):
+        if "://" not in text:
+            found.append(await _configured(config, option, where, text))
+            continue
+        try:
+            found.append(End(where, (parse(with_secrets(option, text)),)))
+        except UriError as error:  # its text never quotes it
+            raise UsageError(f"{option}: {error}") from error
+    return found[0], found[1]
+
+
+async def _configured(config: Path | None, option: str, where: str, text: str) -> End:
+    """The broker that a configuration gives a name, which may have its vhost before it."""
+    from agent.definitions.sources.load import load_configuration
+    from agent.links.ends import DOWNSTREAM, End, reachable
+
+    if "@" in text:  # it may hold a password
+        raise UsageError(f"{option}: neither an AMQP URI nor a name: a URI begins with amqp:// or amqps://")
+    path = config or usual_config()
+    if path is None:
+        raise UsageError(f"{option}: no AMQP URI, and without -c there is no configuration that has it as a name")
+    configuration = load_configuration(str(path), environment=os.environ)
+    own = configuration.settings.downstream.uris
+    vhost, _, name = text.rpartition("/")
+    if name == DOWNSTREAM:
+        return End(where, tuple(uri.in_vhost(vhost) for uri in own) if vhost else own)
+    vhosts = configuration.definitions.vhosts
+    found = {each: there.upstreams[name] for each, there in vhosts.items() if name in there.upstreams}
+    if vhost:
+        found = {each: upstream for each, upstream in found.items() if each == vhost}
+    if len(found) > 1:
+        raise UsageError(f"{option} {text!r}: {len(found)} vhosts have it: write VHOST/{name}")
+    for each, upstream in found.items():
+        return End(where, reachable(upstream.uris, each, own), each)
+    names = {DOWNSTREAM}.union(*(there.upstreams for there in vhosts.values()))
+    raise UsageError(f"{option} {text!r}: {path} has no such upstream{did_you_mean(name, sorted(names))}")
+
+
+async def _show_progress(move: Move) -> None:
+    """A bar on a terminal, a line every ten seconds elsewhere, both on standard error."""
+    is_terminal, began = sys.stderr.isatty(), time.monotonic()
+    try:
+        while True:
+            await asyncio.sleep(BETWEEN_BARS if is_terminal else BETWEEN_LINES)
+            text = progress(move, time.monotonic() - began)
+            if is_terminal:
+                sys.stderr.write(f"\r{output.line(text)}\x1b[K")
+                sys.stderr.flush()
+            else:
+                output.complain(text)
+    finally:
+        if is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def progress(move: Move, seconds: float) -> str:
+    moved, there = move.moved, move.wanted
+    done, rate = moved + move.staying, moved / max(seconds, 0.001)
+    share = min(1.0, done / there) if there else 0.0
+    full = int(share * BAR)
+    parts = [f"[{'#' * full}{'-' * (BAR - full)}] {moved:,} of {there:,} moved", f"{rate:,.0f}/s"]
+    if rate >= 1 and done < there:
+        parts.append(f"{in_words((there - done) / rate)} left")
+    if move.staying:
+        parts.append(f"{move.staying:,} stay")
+    if move.blocked is not None:
+        parts.append(f"blocked by the destination: {move.blocked}")
+    return ", ".join(parts)
+
+
+def _as_json(account: MoveAccount, options: MoveOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "taken": account.taken,
+        "moved": account.moved,
+        "left": dict(account.left),
+        "there": account.there,
+        "waiting": account.waiting,
+        "counts_deliveries": account.counts_deliveries,
+        "seconds": round(account.seconds, 3),
+        "notes": account.notes,
+        "error": None if account.error is None else str(account.error),
+    }
+    if options.is_dry:
+        found["destinations"] = [
+            {"exchange": exchange, "routing_key": key, "messages": count}
+            for (exchange, key), count in account.destinations.most_common()
+        ]
+        found["first"] = account.first
+    return found
+
+
+def say_account(account: MoveAccount, options: MoveOptions) -> None:
+    if options.is_dry:
+        for each in account.first:
+            output.say(f"{_place(each['exchange'], each['routing_key'])}, {each['bytes']:,} bytes: {each['headers']}")
+        for (exchange, key), count in account.destinations.most_common():
+            output.say(f"{count:,} to {_place(exchange, key)}")
+    for reason, count in account.left.most_common():
+        if reason in REASONS:
+            output.say(f"{reason} {count:,}: {REASONS[reason]}")
+    if account.counts_deliveries:
+        output.say("on this quorum queue, each message that stays counts as delivered once more")
+    if account.waiting:
+        output.say(f"{counted(account.waiting, 'message waits', 'messages wait')} in queue {options.queue!r}")
+    if options.is_dry:
+        output.say(f"looked at {account.taken:,} of {account.there:,}, moved none (--dry-run)")
+        return
+    left = ", ".join(f"{reason} {count:,}" for reason, count in account.left.most_common())
+    total = sum(account.left.values())
+    rate = account.moved / max(account.seconds, 0.001)
+    output.say(
+        f"taken {account.taken:,} = moved {account.moved:,} + left {total:,}{f' ({left})' if left else ''}, "
+        f"in {in_full(account.seconds)} ({rate:,.0f}/s)"
+    )
+
+
+def _place(exchange: str, key: str) -> str:
+    return f"exchange {exchange!r} with key {key!r}" if exchange else f"queue {key!r}"

@@ -1,0 +1,88 @@
+"""However a move ends, nothing is lost, at most what was in flight comes twice, and each account adds up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.federation.sites import Site
+from tests.integration.moves.scene import NEW, OLD, Moves, added_up, fill, queue
+from tests.lab.node import Node
+from tests.lab.preloaded import Started
+from tests.lab.proxy import Proxy
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+from tests.tiers import thorough
+
+IN_FLIGHT = 1_000  # the prefetch that a move begins with
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("count", [5_000, thorough(100_000)])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
+    count: int, kind: str, here: Site, there: Site, proxy_to: Callable[[Node], Proxy], moves: Moves, tmp_path: Path
+) -> None:
+    """Ctrl-C, kill -9 and a cut connection, each in the middle, and at last a move that ends."""
+    queue(there, kind=kind)
+    queue(here, NEW, kind=kind)
+    fill(there, count)
+    proxy = proxy_to(there.node)
+    through = there.uri.replace(str(there.node.amqp_port), str(proxy.port))
+    proxy.throttle(count * 60)  # slow enough to be in the middle of it
+    moved = 0
+    for number, end in enumerate((signal.SIGINT, signal.SIGKILL, None)):
+        output = tmp_path / f"out{number}"
+        process = moves.start(through, "--to", here.uri, "--to-queue", NEW, output=output)
+        before = depth(here.uri, NEW)
+        in_the_middle(here, before + count // 10)
+        cut(process, proxy, end)
+        status = process.wait(60)
+        if end is signal.SIGKILL:
+            assert status == -signal.SIGKILL
+            continue
+        assert status == 4
+        account = added_up(json.loads(account_in(output)))
+        assert account["notes"] == (["interrupted"] if end else [])
+        assert bool(account["error"]) is (end is None)
+        assert account["left"].get("in_doubt", 0) == 0 if end else True
+        moved += account["moved"]
+        if end is signal.SIGINT:
+            waiting = depth(there.uri, OLD)
+            assert (account["moved"], depth(here.uri, NEW), waiting) == (
+                account["moved"],
+                account["moved"],
+                count - moved,
+            )
+    proxy.throttle(None)
+    eventually(lambda: depth(there.uri, OLD) > 0, what="what was in flight is back")
+    account = moves.run(there.uri, "--to", here.uri, "--to-queue", NEW, "--until-empty")
+    assert (account["left"], account["waiting"]) == ({}, 0)
+    arrived = depth(here.uri, NEW)
+    came = Counter(here.take(arrived, queue=NEW))
+    assert set(came) == set(numbered(count)), "nothing is lost"
+    twice = arrived - count
+    assert twice <= 2 * IN_FLIGHT, "of the kill and of the cut what was in flight"
+    assert max(came.values()) <= 3
+
+
+def in_the_middle(here: Site, count: int) -> None:
+    eventually(lambda: depth(here.uri, NEW) > count, what="it is in the middle")
+
+
+def cut(process: Started, proxy: Proxy, end: signal.Signals | None) -> None:
+    if end is None:
+        proxy.cut()
+    else:
+        process.send_signal(end)
+
+
+def account_in(output: Path) -> str:
+    """The JSON document; errors are beside it."""
+    text = output.read_text()
+    return text[text.index("{") : text.rindex("}") + 1]
