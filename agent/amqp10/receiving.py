@@ -103,9 +103,10 @@ class ReceiverLink:
             return
         self._no_ack = no_ack
         terminus, session = self._terminus, self._session
+        name = terminus.link_name if answer is methods.BASIC_CONSUME_OK else None  # not of a look beside that link
         session.send(
             performatives.ATTACH.encode(
-                name=f"{session.owner.name} {session.number}",
+                name=name or f"{session.owner.name} {session.number}",
                 handle=0,
                 role=True,
                 snd_settle_mode=int(no_ack),

@@ -241,6 +241,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
         return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")
 
+    def later(self, step: Callable[[], None]) -> None:
+        def done() -> None:
+            step()
+            self._feed()
+
+        self._loop.call_later(BLOCKED_AFTER, done)
+
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 

@@ -89,6 +89,7 @@ def terminus_of(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
                 is_source=True,
                 is_bare=is_bare,
                 filters=shovel.settings.consumer_arguments,
+                link_name=shovel.settings.consumer_tag,
                 is_counted=shovel.settings.delete_after is not DeleteAfter.NEVER,
             )
         case AddressDestination(address):

@@ -117,7 +117,7 @@ class ShovelModel(StrictModel):
         "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
         "shovel begins there. With `amqp10`, filters of the source."
     )
-    src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
+    src_consumer_name: values.ShortText = key("Consumer tag; by AMQP 1.0 the name of the link.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."

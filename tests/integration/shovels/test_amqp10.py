@@ -137,6 +137,7 @@ def lose_nothing(
     return agent
 
 
+@pytest.mark.thorough
 def test_so_many_messages_and_hardly_more(agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo) -> None:
     """None too few, whatever is reset: what comes twice counts once. Too many are those whose acknowledgements were on
     their way."""

@@ -58,7 +58,6 @@ class Peer:
         *,
         is_source: bool = False,
         is_bare: bool = True,
-        is_counted: bool = False,
         mechanisms: tuple[Mechanism, ...] = (Mechanism.PLAIN,),
         is_anonymous: bool = False,
         address: str = "address",
@@ -66,6 +65,7 @@ class Peer:
         frame_max: int | None = None,
         patience: float = PATIENCE,
         clock: Callable[[], float] = lambda: 0.0,
+        **of_terminus: Any,
     ) -> Peer:
         """Connected, and nothing said yet; no work takes any time unless `clock` says so."""
         terms = Terms(
@@ -78,7 +78,7 @@ class Peer:
             frame_max=frame_max,
             patience=patience,
         )
-        terminus = Terminus(address, is_source=is_source, is_bare=is_bare, is_counted=is_counted)
+        terminus = Terminus(address, is_source=is_source, is_bare=is_bare, **of_terminus)
         translator = Translator(
             terms, terminus, name="Shovel s", hostname="vhost:v", is_anonymous=is_anonymous, clock=clock
         )

@@ -42,6 +42,13 @@ async def test_a_consumer_attaches_and_gives_credit() -> None:
     assert credit([flow]) == [(0, 7)]
 
 
+async def test_a_link_has_an_operators_name() -> None:
+    for name, shown in ((None, "Shovel s 1"), ("mine", "mine")):
+        source = await Source.made(link_name=name)
+        attach, _ = source.peer.heard()
+        assert attach["name"] == shown
+
+
 async def test_credit_is_given_back_with_what_is_settled_but_not_for_each() -> None:
     source = await Source.made(prefetch=8)
     source.peer.heard()
