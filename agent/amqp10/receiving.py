@@ -28,6 +28,7 @@ LARGEST_MESSAGE: Final = (
     128 * 1024 * 1024
 )  # that is taken: it has to be here before it goes on, as its size isn't known
 WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data path
+MOST_ABORTED: Final = 100  # between others that aren't settled
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
 _FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "T": "timestamp"}
@@ -84,6 +85,7 @@ class ReceiverLink:
         self._last = 0  # tag of a delivery
         self._settled = DoneNumbers()
         self._offset = 0  # from a delivery's tag to its id
+        self._runs: list[tuple[int, int]] = []  # the last tag with a former offset, for deliveries that aren't settled
         self._unread: int | None = None  # id of the last message whose settling the peer may not have read
         self._asked: deque[int] = deque()  # the same for each limit that isn't answered
         self._partial: bytearray | None = None  # the message that comes in several transfers
@@ -218,6 +220,7 @@ class ReceiverLink:
             raise CodecError("a message that begins before the end of another")
         if performed["aborted"]:
             self._partial = None
+            self._skip_id()
             self._grant()
             return
         if len(self._partial) + len(payload) > LARGEST_MESSAGE:
@@ -296,13 +299,24 @@ class ReceiverLink:
         self._credit = max(0, self._credit - 1)
         self._delivery_count = (self._delivery_count + 1) % _SERIAL
         offset = (delivery_id - self._last - 1) % _SERIAL
-        if offset != self._offset:  # it is the first, or one before was aborted
+        if offset != self._offset:
             if self._unsettled:
                 raise CodecError("delivery ids that don't follow one another")
             self._offset = offset
+            self._runs.clear()
+
+    def _skip_id(self) -> None:
+        """An aborted message has an id and no tag: from the next one on, both differ by one more."""
+        self._runs = [run for run in self._runs if self._unsettled and run[0] > self._settled.up_to]
+        if self._unsettled and (not self._runs or self._runs[-1][0] < self._last):
+            self._runs.append((self._last, self._offset))
+        if len(self._runs) > MOST_ABORTED:
+            raise CodecError(f"{len(self._runs)} aborted messages between others that aren't settled")
+        self._offset = (self._offset + 1) % _SERIAL
 
     def _id(self, tag: int) -> int:
-        return (tag + self._offset) % _SERIAL
+        offset = next((former for last, former in self._runs if tag <= last), self._offset)
+        return (tag + offset) % _SERIAL
 
     def _deliver(self, message: bytes) -> None:
         self._last += 1

@@ -25,6 +25,7 @@ from tests.integration.shovels.test_resets import (
     reconnects,
     reset_while,
 )
+from tests.lab.amqp10_client import Amqp10Client
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
@@ -48,6 +49,10 @@ class Amqp10:
 
     def address(self, queue: str) -> str:
         return f"/queues/{quote(queue, safe='')}" if self.is_in_core else f"/amq/queue/{queue}"
+
+    def user(self) -> Amqp10Client:
+        """A user's program there."""
+        return Amqp10Client(self.site.node, self.site.vhost, is_old=not self.is_in_core)
 
     def end(self, which: str, queue: str, *, port: int | None = None) -> dict[str, Any]:
         """The keys of one end of a shovel."""
