@@ -152,6 +152,7 @@ def _matched(text: str) -> tuple[str, str]:
 
 async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions, *, form: str) -> int:
     from agent.runtime.moves import Move
+    from agent.tasks import run_until_first
 
     source, destination = await _ends(config, named)
     wanted = options.destination
@@ -160,12 +161,8 @@ async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions
         raise UsageError("the source and the destination are the same queue")
     move = Move(source, destination, options)
     _stop_by_signals(move)
-    showing = asyncio.create_task(_show_progress(move), name="progress")
-    try:
-        account = await move.run()
-    finally:
-        showing.cancel()
-        await asyncio.wait([showing])
+    await run_until_first(move.run(), _show_progress(move))
+    account = move.account
     if form == "json":
         output.say_json(_as_json(account, options))
     else:

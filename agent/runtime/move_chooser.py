@@ -31,7 +31,6 @@ from agent.core.rules.moves import (
     MoveAccount,
 )
 from agent.core.rules.quarantine import QuarantineReason
-from agent.errors import BrokerError
 from agent.links.flow import Flow
 
 MOST_EXCHANGES: Final = 10_000
@@ -89,34 +88,27 @@ class Exchanges:
         self._inbound = source.wire.inbound
         self._destination = destination
         self._found = found
-        self._looking: asyncio.Task[None] | None = None
+        self._asked: asyncio.Queue[str] = asyncio.Queue()
 
     def objection(self, exchange: str) -> str | None:
         """The reason why nothing can be published to an exchange, empty if it can be; None if that isn't known yet."""
-        if not exchange:
-            return ""
-        found = self._found.get(exchange)
-        if found is None and self._looking is None:
+        found = self._found.get(exchange) if exchange else ""
+        if found is None:
             self._inbound.hold(self)
-            self._looking = asyncio.ensure_future(self._look(exchange))
+            self._asked.put_nowait(exchange)
         return found
 
-    async def _look(self, exchange: str) -> None:
-        try:
+    async def look(self) -> None:
+        """Look for those that are asked for, until cancelled."""
+        while True:
+            exchange = await self._asked.get()
             found = await declare_any(self._destination, "exchange", exchange, spare=None, passive=True)
-            missing = "" if not isinstance(found, ChannelClosedError) else _objection(found)
-        except BrokerError:  # which ends the move
-            missing = NO_EXCHANGE
-        if len(self._found) >= MOST_EXCHANGES:
-            self._found.clear()
-        self._found[exchange] = missing
-        self._looking = None
-        self._inbound.release(self)
+            if len(self._found) >= MOST_EXCHANGES:
+                self._found.clear()
+            self._found[exchange] = _objection(found) if isinstance(found, ChannelClosedError) else ""
+            self._inbound.release(self)
 
-    async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+    def close(self) -> None:
         self._inbound.release(self)
 
 

@@ -82,7 +82,7 @@ class Move:
             self.account.notes.append(why)
             self._stopped.set()
 
-    async def run(self) -> MoveAccount:
+    async def run(self) -> None:
         """Move what is there; raises BrokerError if it can't begin."""
         account, began = self.account, time.monotonic()
         async with AsyncExitStack() as opened:
@@ -104,7 +104,6 @@ class Move:
         if self._options.is_dry and self._options.goes_to_one_place and wanted is not None and account.first:
             going = min(account.there, self._options.limit or account.there)
             account.destinations = Counter({(wanted.exchange or "", wanted.routing_key or ""): going})
-        return account
 
     async def _sessions(self, opened: AsyncExitStack, source: Connection, destination: Connection) -> None:
         """Move, and once more each time that the destination closes something over a message: what it shows is known in
@@ -174,14 +173,17 @@ class Move:
         stop_listening = destination.listen_blocked(self._note_blocked)
         try:
             await flow.start(self._rewriter(destination), chooser=chooser if options.is_choosy else None)
-            await run_until_first(flow.finished(), self._stop(), _broken(flow), self._watch(flow, source))
+            await run_until_first(
+                flow.finished(), self._stop(), _broken(flow), self._watch(flow, source), exchanges.look()
+            )
+            exchanges.close()  # answers of the source have to be read
             await flow.close()
             await asyncio.sleep(SETTLING)
         except TimeoutError:
             raise TransientError(f"{destination.where}: not all was confirmed in time") from None
         finally:
             stop_listening()
-            await exchanges.close()
+            exchanges.close()
             await flow.leave()
             self._note_session()
 
