@@ -286,7 +286,7 @@ class ShovelSession(Session[RunnableShovel]):
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
             self._runnable.kind.destination(self._link),
             arguments=self._arguments,
-            ack_mode=ack_mode(settings),
+            ack_mode=ack_mode(settings, reads_stream=self._place is not None),
             # Another prefetch needs another consumer, and what is on its way to the first would come twice.
             prefetch=settings.prefetch_count or (None if self._place is None else prefetch.NEAR),
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
