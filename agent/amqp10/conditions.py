@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from agent.amqp10.performatives import Performed
 from agent.amqp10.types import Value
 
-RESOURCE_ERROR: Final = 506
 _CLOSED: Final = (320, "CONNECTION_FORCED")
 _CODES: Final = {
     "amqp:connection:forced": _CLOSED,
@@ -22,7 +21,7 @@ _CODES: Final = {
     "amqp:frame-size-too-small": (501, "FRAME_ERROR"),
     "amqp:decode-error": (406, "PRECONDITION_FAILED"),  # over a message
     "amqp:invalid-field": (503, "COMMAND_INVALID"),
-    "amqp:resource-limit-exceeded": (RESOURCE_ERROR, "RESOURCE_ERROR"),
+    "amqp:resource-limit-exceeded": (506, "RESOURCE_ERROR"),
     "amqp:not-allowed": (530, "NOT_ALLOWED"),
     "amqp:not-implemented": (540, "NOT_IMPLEMENTED"),
     "amqp:internal-error": (541, "INTERNAL_ERROR"),

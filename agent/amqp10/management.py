@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from agent.amqp.wire import methods
+from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives, sections
-from agent.amqp10.conditions import RESOURCE_ERROR, PeerRefusal
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.link import LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import PROPERTIES, VALUE, find_sections

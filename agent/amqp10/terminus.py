@@ -10,9 +10,8 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
-from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, RESOURCE_ERROR
 from agent.amqp.wire.tables import MAX_SHORT
-from agent.amqp10.conditions import RESOURCE_ERROR
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.fields import EMPTY, Table
 from agent.errors import BrokerError, PermanentError

@@ -18,7 +18,7 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp10.conditions import RESOURCE_ERROR
+from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
 from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
 from agent.core.links import prefetch
 from agent.core.links.changed_definition import asks_the_same
