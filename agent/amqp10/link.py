@@ -59,6 +59,10 @@ class LinkSession(Protocol):
     def may_transfer(self) -> bool:
         """True if the peer takes a transfer, and so does the socket."""
 
+    @property
+    def is_shut(self) -> bool:
+        """True if the peer takes no transfer."""
+
     def send(self, performative: bytes) -> None:
         """Send a performative to the peer."""
 

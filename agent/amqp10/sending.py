@@ -110,8 +110,8 @@ class SenderLink:
     # What the peer does
 
     def attached(self, performed: Performed) -> None:
-        if performed["target"] is None:
-            return  # the reason follows, with its end
+        if performed["target"] is None or self._is_attached:
+            return  # the reason follows, with its end; or it says so again
         self._is_attached = True
         self._largest = performed["max_message_size"] or 0
         if self._awaited is methods.QUEUE_DECLARE_OK:  # a look, which credit follows as a rule

@@ -223,7 +223,11 @@ class TranslatedSession:
 
     @property
     def may_transfer(self) -> bool:
-        return self._peer_window > 0 and not self.owner.is_full
+        return not self.is_shut and not self.owner.is_full
+
+    @property
+    def is_shut(self) -> bool:
+        return self._peer_window <= 0
 
     def transfer(self, performative: bytes, payload: memoryview) -> None:
         self._next_outgoing = (self._next_outgoing + 1) % _SERIAL

@@ -10,7 +10,7 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
-from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, RESOURCE_ERROR
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.fields import EMPTY, Table
@@ -54,13 +54,14 @@ async def ask_for_address(
     has no consumers.
 
     None: that shows when messages are to flow. RabbitMQ before 4.0 isn't asked for an address where it would declare
-    something, a queue that stays forever among them; and 4.3 shows a queue only to users who may configure it.
+    something, a queue that stays forever among them. 4.3 shows a queue only to users who may configure it, and none
+    while it has an alarm.
     """
     if connection.server.product == RABBITMQ and not connection.server.shows_queues and _declares(terminus):
         return None
     named = {"queue": shortened(terminus.address), "passive": passive}
     answer = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
-    is_hidden = isinstance(answer, ChannelClosedError) and answer.code == ACCESS_REFUSED
+    is_hidden = isinstance(answer, ChannelClosedError) and answer.code in {ACCESS_REFUSED, RESOURCE_ERROR}
     return None if is_hidden and passive and terminus.is_source and connection.server.shows_queues else answer
 
 

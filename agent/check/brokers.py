@@ -202,9 +202,7 @@ def judge_credit(context: CheckContext, without: Container[str]) -> Iterator[Fin
         terminus = terminus_of(each.link.shovel, each.link.shovel.destination)
         if terminus is not None:
             message = f"address {terminus.address!r} gives no credit within a second, so the shovel would be blocked"
-            fix = (
-                "look there for an alarm, a full queue, or an address that nobody reads from where a broker needs that"
-            )
+            fix = "look there for an alarm or a full queue; some brokers give credit only while somebody reads"
             yield Finding.warning(Topic.ALARM, broker.where, message, fix, (each.label,))
 
 

@@ -39,6 +39,24 @@ def counts(messages: Value, consumers: Value) -> Value:
     return Value("map", tuple((Value("string", name), value) for name, value in pairs))
 
 
+@pytest.mark.parametrize("begins_so", [True, False])
+async def test_a_broker_that_takes_nothing_is_asked_nothing(*, begins_so: bool) -> None:
+    """As RabbitMQ 4 while it has an alarm. Who asks has an answer at once."""
+    peer = await Peer.made(is_source=True, address="/queues/q").open(properties=RABBITMQ)
+    channel = await peer.begin(window=0 if begins_so else 1)
+    asking = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+    await turn()
+    if not begins_so:
+        peer.flow(window=0)
+        for is_source in (False, True):
+            peer.attach(is_source=is_source, handle=int(is_source), name="management")
+        await turn()
+    assert "transfer" not in [each.name for each in peer.heard()]
+    with pytest.raises(ChannelClosedError, match="takes no requests: it has an alarm"):
+        asking.result()
+    assert not peer.wire.closed.done()
+
+
 @pytest.mark.parametrize(("passive", "subject"), [(True, "GET"), (False, "PUT")])
 async def test_the_numbers_of_a_queue(*, passive: bool, subject: str) -> None:
     peer, _, asking = await asked(passive=passive)

@@ -272,7 +272,8 @@ def test_a_look_shows_if_the_peer_takes_messages(credit: int | None, window: int
         channel = await peer.begin(window=window)
         asked = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
         await turn()
-        peer.attach(is_source=False)
+        for _ in range(3):  # says it again and again
+            peer.attach(is_source=False)
         if credit is not None:
             peer.flow(handle=0, delivery_count=0, link_credit=credit, window=window)
         await turn()
