@@ -46,7 +46,7 @@ class Prepared:
         self._varies = rewriter.varies
         self._version = rewriter.version
         self._size = 0
-        # Bytes of header entries, since whoever publishes with them set it to 0: what is published holds them, also when
+        # Bytes of header entries, since whoever publishes with them set it to 0: what is published holds them, even if
         # they are forgotten here.
         self.fresh = 0
 
