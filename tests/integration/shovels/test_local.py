@@ -63,12 +63,12 @@ def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str
 def test_it_adds_what_the_plugins_local_shovel_adds(agent_of: AgentOf, borrowed: Borrowed) -> None:
     node = borrowed(release=IN_CORE, plugins=NATIVE_PLUGINS)
     own = Site(node, "/")
-    keys = {"src-protocol": "local", "src-uri": "amqp://", "dest-protocol": "local", "dest-uri": "amqp://"}
-    keys |= {"dest-add-forward-headers": True, "dest-add-timestamp-header": True}
+    keys: dict[str, Any] = {"src-protocol": "local", "src-uri": "amqp://", "dest-protocol": "local"}
+    keys |= {"dest-uri": "amqp://", "dest-add-forward-headers": True, "dest-add-timestamp-header": True}
     parameter(own, keys | {"src-queue": "a", "dest-queue": "theirs"}, "s")
     sections = shovels(keys | {"src-queue": "b", "dest-queue": "ours"}, "t")
     agent_of(node).write({own.vhost: sections}).start().wait_for("running", named(own, "t"))
-    forged = {"x-opt-shovelled-by": "another", "x-opt-shovelled-timestamp": 1, "own": "kept"}
+    forged: dict[str, Any] = {"x-opt-shovelled-by": "another", "x-opt-shovelled-timestamp": 1, "own": "kept"}
     for queue in ("a", "b"):
         own.publish(["none"], queue, exchange="")
         own.publish(["some"], queue, exchange="", headers=forged)
