@@ -158,8 +158,9 @@ class HeldBuffers:
         if found is None or not (found[0].ways.prepared or found[0].destinations):
             return None
         batch, place = found
-        destinations = batch.destinations or [prepared[PUBLISH] for prepared in batch.ways.prepared]
-        return destinations[place], batch.octets // len(destinations)
+        if batch.destinations:
+            return batch.destinations[place], batch.octets // len(batch.destinations)
+        return batch.ways.prepared[place][PUBLISH], batch.octets // len(batch.ways.prepared)
 
     def release(self) -> None:
         """Forget everything that is held."""
