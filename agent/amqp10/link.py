@@ -61,7 +61,7 @@ class LinkSession(Protocol):
 
     @property
     def is_shut(self) -> bool:
-        """True if the peer takes no transfer."""
+        """True if the peer says that it takes no transfer."""
 
     def send(self, performative: bytes) -> None:
         """Send a performative to the peer."""
