@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -198,7 +199,7 @@ async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:
     found = []
     for option, where, text in (("--from", "source", named[0]), ("--to", "destination", named[1])):
         if "://" not in text:
-            found.append(await _configured(config, option, where, text))
+            found.append(await named_end(config, option, where, text))
             continue
         try:
             found.append(End(where, (parse(with_secrets(option, text)),)))
@@ -207,7 +208,7 @@ async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:
     return found[0], found[1]
 
 
-async def _configured(config: Path | None, option: str, where: str, text: str) -> End:
+async def named_end(config: Path | None, option: str, where: str, text: str) -> End:
     """The broker that a configuration gives a name, which may have its vhost before it."""
     from agent.definitions.sources.load import load_configuration
     from agent.links.ends import DOWNSTREAM, End, reachable
@@ -219,16 +220,16 @@ async def _configured(config: Path | None, option: str, where: str, text: str) -
         raise UsageError(f"{option}: no AMQP URI, and without -c there is no configuration that has it as a name")
     configuration = load_configuration(str(path), environment=os.environ)
     own = configuration.settings.downstream.uris
-    vhost, _, name = text.rpartition("/")
-    if name == DOWNSTREAM:
-        return End(where, tuple(uri.in_vhost(vhost) for uri in own) if vhost else own)
     vhosts = configuration.definitions.vhosts
-    found = {each: there.upstreams[name] for each, there in vhosts.items() if name in there.upstreams}
-    if vhost:
-        found = {each: upstream for each, upstream in found.items() if each == vhost}
+    every = [(each, name, upstream) for each, there in vhosts.items() for name, upstream in there.upstreams.items()]
+    found = [of for of in every if text == f"{of[0]}/{of[1]}"]  # either name may hold slashes
+    vhost, _, name = text.rpartition("/")
+    if name == DOWNSTREAM and not found:
+        return End(where, tuple(uri.in_vhost(vhost) for uri in own) if vhost else own)
+    found = found or [of for of in every if text == of[1]]
     if len(found) > 1:
-        raise UsageError(f"{option} {text!r}: {len(found)} vhosts have it: write VHOST/{name}")
-    for each, upstream in found.items():
+        raise UsageError(f"{option} {text!r}: {len(found)} upstreams are called so: write VHOST/UPSTREAM")
+    for each, _, upstream in found:
         return End(where, reachable(upstream.uris, each, own), each)
     names = {DOWNSTREAM}.union(*(there.upstreams for there in vhosts.values()))
     raise UsageError(f"{option} {text!r}: {path} has no such upstream{did_you_mean(name, sorted(names))}")
@@ -242,13 +243,18 @@ async def _show_progress(move: Move) -> None:
             await asyncio.sleep(BETWEEN_BARS if is_terminal else BETWEEN_LINES)
             text = progress(move, time.monotonic() - began)
             if is_terminal:
-                sys.stderr.write(f"\r{output.line(text)}\x1b[K")
-                sys.stderr.flush()
+                _draw(output.line(text))
             else:
                 output.complain(text)
     finally:
         if is_terminal:
-            sys.stderr.write("\r\x1b[K")
+            _draw("")
+
+
+def _draw(line: str) -> None:
+    with suppress(OSError):  # the terminal is gone; the move goes on
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()
 
 
 def progress(move: Move, seconds: float) -> str:
