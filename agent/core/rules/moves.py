@@ -10,8 +10,6 @@ from typing import Any, Final
 from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import BrokerError
 
-MOST_HELD: Final = 40_000
-"""The most messages that may stay: a consumer has 65,535 places, and as many as usual flow beside them."""
 USUALLY_HELD: Final = 10_000
 
 REFUSED: Final = "refused"
