@@ -135,7 +135,7 @@ class Window:
             return self.prefetch
         if self.current != self.prefetch:  # held ones leave no room for more
             return None
-        is_fixed = self._options.prefetch or (self._options.limit and not self._options.keeps_back)
+        is_fixed = self._options.prefetch or self._options.limit
         if is_fixed or self._is_careful or self.is_single:
             return None
         flowing = self.current - self._for_unpublishable

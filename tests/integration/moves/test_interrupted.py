@@ -63,6 +63,8 @@ def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
     eventually(lambda: depth(there.uri, OLD) > 0, what="what was in flight is back")
     account = moves.run(there.uri, "--to", here.uri, "--to-queue", NEW, "--until-empty")
     assert (account["left"], account["waiting"]) == ({}, 0)
+    # A quorum queue counts later than it confirms.
+    eventually(lambda: depth(here.uri, NEW) >= count, what="all is counted")
     arrived = depth(here.uri, NEW)
     came = Counter(here.take(arrived, queue=NEW))
     assert set(came) == set(numbered(count)), "nothing is lost"
