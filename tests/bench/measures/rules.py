@@ -53,15 +53,15 @@ def _spent(bench: Bench, name: str) -> float:
         running(scene, Agent()) as processes,
         scene.publisher() as publisher,
     ):
-        told: dict[str, Any] = {"size": SIZE, "headers": OWN}
-        publisher.ask("publish", count=SAMPLE, window=SAMPLE, **told).answer()
+        message: dict[str, Any] = {"size": SIZE, "headers": OWN}
+        publisher.ask("publish", count=SAMPLE, window=SAMPLE, **message).answer()
         came = user_program.messages(scene.down_uri, scene.queue, SAMPLE)
-        headers = [{*message.headers} - {"x-received-from"} for message in came]
+        headers = [{*each.headers} - {"x-received-from"} for each in came]
         assert headers == [EXPECTED.get(name, {*OWN})] * SAMPLE, headers[:1]
         with scene.consumer() as consumer:
             meter = Meter(processes)
             consumer.ask("count", count=count)
-            publisher.ask("publish", count=count, window=WINDOW, **told).answer()
+            publisher.ask("publish", count=count, window=WINDOW, **message).answer()
             consumer.answer()
             spent = meter.spent()["agent"] * MICRO / count
     print(f"  {name}: {spent:.1f} µs", flush=True)
