@@ -165,15 +165,35 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
     """True if the queue is a quorum queue or a stream; None if that can't be known. A queue with other arguments is
     refused because of these, the refusal over a long name lacks its end, and a user who may not configure the queue
     learns nothing of it."""
-    if not names.can_be_declared(queue, connection.vhost):
-        return None
-    asked = ((declarations.TYPE, fields.text(NO_TYPE)),)
-    found = await declare(connection, "queue", queue, durable=True, arguments=asked)
-    if not isinstance(found, ChannelClosedError):
+    found = await _refuse_type(connection, queue, durable=True)
+    if found is None:
         return None
     if found.code == RESOURCE_LOCKED:  # exclusive, which none is that is replicated
         return False
     return shows_replication(str(found), queue, connection.vhost) if found.code == PRECONDITION_FAILED else None
+
+
+async def why_not_emptied(connection: Connection, queue: str) -> str:
+    """Why a consumer can't take what is in the queue and leave the rest; empty if nothing shows that, as in all cases
+    in which `is_replicated` doesn't know."""
+    for durable in (True, False):
+        text = str(await _refuse_type(connection, queue, durable=durable))
+        if "inequivalent arg 'auto_delete'" in text:
+            return "is an auto-delete queue: it is deleted with its last consumer, and what stays in it"
+        if text.endswith("but current is 'stream'"):
+            return "is a stream, of which nothing is ever taken away: copy it by a shovel with x-stream-offset"
+        if "inequivalent arg 'durable'" not in text:
+            break
+    return ""
+
+
+async def _refuse_type(connection: Connection, queue: str, *, durable: bool) -> ChannelClosedError | None:
+    """Declare the queue with a type that none has; return the refusal, None if the name is too long for one."""
+    if not names.can_be_declared(queue, connection.vhost):
+        return None
+    asked = ((declarations.TYPE, fields.text(NO_TYPE)),)
+    found = await declare(connection, "queue", queue, durable=durable, arguments=asked)
+    return found if isinstance(found, ChannelClosedError) else None
 
 
 def shows_replication(text: str, queue: str, vhost: str) -> bool | None:

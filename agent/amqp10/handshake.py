@@ -78,6 +78,7 @@ class Handshake:
         self._name = name
         self._hostname = hostname
         self._is_anonymous = is_anonymous
+        self._named_nobody = False  # in the login
         self._send = send
         self.lost: PeerRefusal | None = None  # what it means if the peer hangs up now, if anything is known
         self._due = performatives.SASL_MECHANISMS
@@ -113,6 +114,13 @@ class Handshake:
             facts=Failure(FailureKind.INVALID),
         )
 
+    def _nobody(self) -> PermanentError:
+        return PermanentError(
+            f"{self._terms.where}: the broker refuses ANONYMOUS logins, though it offers them: "
+            "write a user and a password into the URI",
+            facts=Failure(FailureKind.LOGIN, vhost=self._terms.vhost),
+        )
+
     def _received(self, performed: Performed) -> None:
         match performed.performative:
             case performatives.CLOSE:
@@ -122,6 +130,8 @@ class Handshake:
             case performatives.SASL_MECHANISMS:
                 self._due, self.lost = performatives.SASL_OUTCOME, _IN_LOGIN
                 self._log_in(performed["sasl_server_mechanisms"])
+            case performatives.SASL_OUTCOME if performed["code"] == _WRONG_LOGIN and self._named_nobody:
+                raise self._nobody()
             case performatives.SASL_OUTCOME if performed["code"]:
                 self.refusal = _LOGIN_REFUSED if performed["code"] == _WRONG_LOGIN else _LOGIN_FAILED
             case performatives.SASL_OUTCOME:
@@ -133,6 +143,7 @@ class Handshake:
 
     def _log_in(self, offered: tuple[str, ...]) -> None:
         if self._is_anonymous and ANONYMOUS in offered:
+            self._named_nobody = True
             mechanism, response = ANONYMOUS, b"federation-agent"
         else:
             self.mechanism = self._terms.choose(" ".join(offered))

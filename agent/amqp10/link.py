@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from agent.amqp.wire.methods import Method
@@ -32,6 +32,9 @@ class SessionOwner(Protocol):
     def waits_for_credit(self, session: object, size: int) -> None:
         """Note that `size` bytes of a session's messages wait until the peer takes more."""
 
+    def later(self, step: Callable[[], None]) -> None:
+        """Call `step` after the time in which a peer gives credit, if it ever does."""
+
     def credited(self) -> None:
         """Note that the peer has given credit."""
 
@@ -55,6 +58,10 @@ class LinkSession(Protocol):
     @property
     def may_transfer(self) -> bool:
         """True if the peer takes a transfer, and so does the socket."""
+
+    @property
+    def is_shut(self) -> bool:
+        """True if the peer says that it takes no transfer."""
 
     def send(self, performative: bytes) -> None:
         """Send a performative to the peer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.amqp.wire import methods
+from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives, sections
 from agent.amqp10.conditions import PeerRefusal
@@ -25,6 +26,9 @@ _DECLARE: Final = ("PUT", Value("map", ()))  # durable, of the type that is the 
 _SUCCEEDED: Final = "2"
 _REFUSALS: Final = {"403": (403, "ACCESS_REFUSED"), "404": (404, "NOT_FOUND")}
 _OTHER_REFUSAL: Final = (406, "PRECONDITION_FAILED")
+_SHUT: Final = PeerRefusal(
+    RESOURCE_ERROR, "RESOURCE_ERROR - the broker takes no requests: it has an alarm", "amqp:resource-limit-exceeded"
+)
 
 
 class ManagementLinks:
@@ -108,6 +112,9 @@ class ManagementLinks:
     def write(self) -> None:
         """Write the request, if the peer takes one."""
         session = self._session
+        if self._request is not None and session.is_shut:
+            session.refuse(_SHUT)
+            return
         if self._request is None or len(self._roles) < len(_HANDLES) or self._credit <= 0 or not session.may_transfer:
             return
         (subject, body), self._request = self._request, None

@@ -28,6 +28,7 @@ LARGEST_MESSAGE: Final = (
     128 * 1024 * 1024
 )  # that is taken: it has to be here before it goes on, as its size isn't known
 WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data path
+MOST_ABORTED: Final = 100  # between others that aren't settled
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
 _FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "T": "timestamp"}
@@ -84,6 +85,9 @@ class ReceiverLink:
         self._last = 0  # tag of a delivery
         self._settled = DoneNumbers()
         self._offset = 0  # from a delivery's tag to its id
+        self._runs: list[tuple[int, int]] = []  # the last tag with a former offset, for deliveries that aren't settled
+        self._unread: int | None = None  # id of the last message whose settling the peer may not have read
+        self._asked: deque[int] = deque()  # the same for each limit that isn't answered
         self._partial: bytearray | None = None  # the message that comes in several transfers
         self._partial_id = 0
 
@@ -101,9 +105,10 @@ class ReceiverLink:
             return
         self._no_ack = no_ack
         terminus, session = self._terminus, self._session
+        name = terminus.link_name if answer is methods.BASIC_CONSUME_OK else None  # not of a look beside that link
         session.send(
             performatives.ATTACH.encode(
-                name=f"{session.owner.name} {session.number}",
+                name=name or f"{session.owner.name} {session.number}",
                 handle=0,
                 role=True,
                 snd_settle_mode=int(no_ack),
@@ -119,8 +124,12 @@ class ReceiverLink:
         )
 
     def limit(self, prefetch: int) -> None:
+        """Where messages are counted, the answer shows that the peer has read what was settled before, as by 0-9-1."""
         self._prefetch = prefetch
-        self._session.say(methods.BASIC_QOS_OK)
+        if self._unread is None:
+            self._session.say(methods.BASIC_QOS_OK)
+        else:
+            self._asked.append(self._unread)
 
     def consume(self, tag: str, *, no_ack: bool) -> None:
         self._tag = tag
@@ -152,11 +161,14 @@ class ReceiverLink:
         if first > last:
             return
         state = (performatives.ACCEPTED if is_accepted else performatives.RELEASED).encode()
+        is_counted = self._terminus.is_counted  # the peer settles it, too, once it has read this
         self._session.send(
             performatives.DISPOSITION.encode(
-                role=True, first=self._id(first), last=self._id(last), settled=True, state=state
+                role=True, first=self._id(first), last=self._id(last), settled=not is_counted, state=state
             )
         )
+        if is_counted and last not in self._settled:
+            self._unread = self._id(last)
         self._settled.add(first, last)
         self._grant()
 
@@ -208,6 +220,7 @@ class ReceiverLink:
             raise CodecError("a message that begins before the end of another")
         if performed["aborted"]:
             self._partial = None
+            self._skip_id()
             self._grant()
             return
         if len(self._partial) + len(payload) > LARGEST_MESSAGE:
@@ -219,7 +232,14 @@ class ReceiverLink:
             self._deliver(message)
 
     def disposition(self, performed: Performed) -> None:
-        """The peer settles what it sent: for it, nothing is open any more."""
+        """The peer settles what it sent. It reads in order, so it has read all that was said before that."""
+        first, last = performed["first"], performed["last"]
+        count = 0 if last is None else (last - first) % _SERIAL
+        while performed["settled"] and self._asked and (self._asked[0] - first) % _SERIAL <= count:
+            self._asked.popleft()
+            self._session.say(methods.BASIC_QOS_OK)
+        if performed["settled"] and self._unread is not None and (self._unread - first) % _SERIAL <= count:
+            self._unread = None
 
     def flow(self, performed: Performed) -> None:
         if performed["delivery_count"] is not None:
@@ -279,13 +299,24 @@ class ReceiverLink:
         self._credit = max(0, self._credit - 1)
         self._delivery_count = (self._delivery_count + 1) % _SERIAL
         offset = (delivery_id - self._last - 1) % _SERIAL
-        if offset != self._offset:  # it is the first, or one before was aborted
+        if offset != self._offset:
             if self._unsettled:
                 raise CodecError("delivery ids that don't follow one another")
             self._offset = offset
+            self._runs.clear()
+
+    def _skip_id(self) -> None:
+        """An aborted message has an id and no tag: from the next one on, both differ by one more."""
+        self._runs = [run for run in self._runs if self._unsettled and run[0] > self._settled.up_to]
+        if self._unsettled and (not self._runs or self._runs[-1][0] < self._last):
+            self._runs.append((self._last, self._offset))
+        if len(self._runs) > MOST_ABORTED:
+            raise CodecError(f"{len(self._runs)} aborted messages between others that aren't settled")
+        self._offset = (self._offset + 1) % _SERIAL
 
     def _id(self, tag: int) -> int:
-        return (tag + self._offset) % _SERIAL
+        offset = next((former for last, former in self._runs if tag <= last), self._offset)
+        return (tag + offset) % _SERIAL
 
     def _deliver(self, message: bytes) -> None:
         self._last += 1

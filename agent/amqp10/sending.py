@@ -101,6 +101,7 @@ class SenderLink:
 
     def leave(self) -> None:
         """Write nothing more."""
+        self._awaited = None
         self._body = []
         self._waiting.clear()
         self._rest, self._waiting_size = _NOTHING, 0
@@ -109,11 +110,14 @@ class SenderLink:
     # What the peer does
 
     def attached(self, performed: Performed) -> None:
-        if performed["target"] is None:
-            return  # the reason follows, with its end
+        if performed["target"] is None or self._is_attached:
+            return  # the reason follows, with its end; or it says so again
         self._is_attached = True
         self._largest = performed["max_message_size"] or 0
-        self._answer()
+        if self._awaited is methods.QUEUE_DECLARE_OK:  # a look, which credit follows as a rule
+            self._session.owner.later(self._answer)
+        else:
+            self._answer()
 
     def flow(self, performed: Performed) -> None:
         count = performed["delivery_count"]
@@ -125,6 +129,8 @@ class SenderLink:
             self._credit = 0
         if performed["drain"] or performed["echo"]:
             self._session.flow(handle=0, delivery_count=self._delivery_count, link_credit=self._credit)
+        if self._takes_messages and self._is_attached:
+            self._answer()
 
     def disposition(self, performed: Performed) -> None:
         """Confirm what the peer has accepted; anything else is refused, and the data path tries it again."""
@@ -167,8 +173,14 @@ class SenderLink:
 
     def _answer(self) -> None:
         answer, self._awaited = self._awaited, None
-        if answer is not None:
+        if answer is methods.QUEUE_DECLARE_OK:
+            self._session.say(answer, consumers=int(self._takes_messages))
+        elif answer is not None:
             self._session.say(answer)
+
+    @property
+    def _takes_messages(self) -> bool:
+        return self._credit > 0 and self._session.may_transfer
 
     def _publish(self, body: bytes) -> None:
         if self._session.is_over:

@@ -45,6 +45,7 @@ class TranslatedSession:
         self._next_incoming = 0
         self._window = _WINDOW  # transfers that the peer may still send
         self._next_outgoing = 0
+        self._has_begun = False  # as the peer says
         self._peer_window = 0  # transfers that it still takes
 
     # What the data path sends
@@ -141,7 +142,7 @@ class TranslatedSession:
                 self._detached(performed)
             case performatives.BEGIN:
                 self._next_incoming = performed["next_outgoing_id"]
-                self._peer_window = performed["incoming_window"]
+                self._has_begun, self._peer_window = True, performed["incoming_window"]
                 self.say(methods.CHANNEL_OPEN_OK)
             case performatives.END:
                 self._ended(performed)
@@ -224,6 +225,10 @@ class TranslatedSession:
     @property
     def may_transfer(self) -> bool:
         return self._peer_window > 0 and not self.owner.is_full
+
+    @property
+    def is_shut(self) -> bool:
+        return self._has_begun and self._peer_window <= 0
 
     def transfer(self, performative: bytes, payload: memoryview) -> None:
         self._next_outgoing = (self._next_outgoing + 1) % _SERIAL

@@ -10,7 +10,7 @@ from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
-from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, RESOURCE_ERROR
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.fields import EMPTY, Table
@@ -23,13 +23,16 @@ _INVALID: Final = 503
 @dataclass(frozen=True, slots=True)
 class Terminus:
     """One address to read from or to write to. `is_bare`: the other end speaks AMQP 1.0, too, so that messages pass as
-    they are. `filters` are arguments of a consumer. `settles_early`: messages are settled at their source before the
-    broker of this address has them."""
+    they are. `filters` are arguments of a consumer, and `link_name` is an operator's name of it. `is_counted`: it has
+    to be known which of the messages that are read are settled at their broker, too. `settles_early`: messages are
+    settled at their source before the broker of this address has them."""
 
     address: str
     is_source: bool
     is_bare: bool = False
     filters: Table = EMPTY
+    link_name: str | None = None
+    is_counted: bool = False
     settles_early: bool = False
 
     @property
@@ -46,17 +49,19 @@ def shortened(address: str) -> str:
 async def ask_for_address(
     connection: Connection, terminus: Terminus, *, passive: bool = True
 ) -> Call | ChannelClosedError | None:
-    """Look at the address of the connection, or declare its queue; return the broker's answer. Only of a queue to read
-    from that RabbitMQ 4 shows, it has numbers that mean something.
+    """Look at the address of the connection, or declare its queue; return the broker's answer. Its numbers mean
+    something of a queue to read from that RabbitMQ 4 shows; an address to write to that gives no credit within a second
+    has no consumers.
 
     None: that shows when messages are to flow. RabbitMQ before 4.0 isn't asked for an address where it would declare
-    something, a queue that stays forever among them; and 4.3 shows a queue only to users who may configure it.
+    something, a queue that stays forever among them. 4.3 shows a queue only to users who may configure it, and none
+    while it has an alarm.
     """
     if connection.server.product == RABBITMQ and not connection.server.shows_queues and _declares(terminus):
         return None
     named = {"queue": shortened(terminus.address), "passive": passive}
     answer = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
-    is_hidden = isinstance(answer, ChannelClosedError) and answer.code == ACCESS_REFUSED
+    is_hidden = isinstance(answer, ChannelClosedError) and answer.code in {ACCESS_REFUSED, RESOURCE_ERROR}
     return None if is_hidden and passive and terminus.is_source and connection.server.shows_queues else answer
 
 

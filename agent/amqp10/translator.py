@@ -241,6 +241,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
         return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")
 
+    def later(self, step: Callable[[], None]) -> None:
+        def done() -> None:
+            step()
+            self._feed()
+
+        self._loop.call_later(BLOCKED_AFTER, done)
+
     def credited(self) -> None:
         self._credited_at = self._loop.time()
 
@@ -349,6 +356,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _log_in(self, handshake: Handshake, data: bytes, at: int) -> int:
         after = handshake.take(data, at)
+        self.wire.mechanism = handshake.mechanism
         if after > at and handshake.refusal is not None:
             self._close(handshake.refusal)
         elif handshake.peer is not None:
@@ -356,7 +364,6 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         return after
 
     def _opened(self, limits: PeerLimits) -> None:
-        self.wire.mechanism = self._handshake.mechanism if self._handshake is not None else None
         self.limits = limits
         self.user = self._handshake.user if self._handshake is not None else b""
         self.largest_frame = min(limits.largest_frame, LARGEST_FRAME)

@@ -8,7 +8,7 @@ that needs the HTTP API.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -191,6 +191,19 @@ def judge_addresses(context: CheckContext) -> Iterator[Finding]:
             message = f"address {terminus.address!r} is in the form of releases before 4.0, which is deprecated"
             fix = f"write {other!r}" if other else "write '/queues/NAME' of a queue that is bound to the exchange"
             yield Finding.warning(Topic.RELEASE, broker.where, message, fix, (each.label,))
+
+
+def judge_credit(context: CheckContext, without: Container[str]) -> Iterator[Finding]:
+    """Find destinations of AMQP 1.0 that take no messages now; `without` has the ids of their links."""
+    for each in context.links:
+        broker = context.broker(each.destination)
+        if each.link.id not in without or not isinstance(each.link, ShovelLink) or broker is None:
+            continue
+        terminus = terminus_of(each.link.shovel, each.link.shovel.destination)
+        if terminus is not None:
+            message = f"address {terminus.address!r} gives no credit within a second, so the shovel would be blocked"
+            fix = "look there for an alarm or a full queue; some brokers give credit only while somebody reads"
+            yield Finding.warning(Topic.ALARM, broker.where, message, fix, (each.label,))
 
 
 def judge_clock(where: str, difference: float) -> Iterator[Finding]:

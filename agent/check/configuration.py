@@ -17,6 +17,7 @@ from agent.check.brokers import (
     judge_alternate_exchanges,
     judge_broker,
     judge_clock,
+    judge_credit,
     judge_event_exchange,
     judge_pair,
     try_all,
@@ -98,6 +99,7 @@ class _Check:
         if found is not None:
             self._findings += await _all(_judge_links(context, found, attempts, accounts))
             self._findings += judge_addresses(context)
+            self._findings += judge_credit(context, found.without_credit)
             self._findings += await judge_loops(context)
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))

@@ -18,6 +18,7 @@ from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
 from agent.core.links.rate_limit import RateLimit
+from agent.core.rules.quarantine import look_command, move_command
 from agent.core.status.advice import DELETED
 from agent.core.text.printable import printable
 from agent.core.text.quantities import age, counted, in_full, in_words
@@ -190,6 +191,9 @@ def described(link: Link, *, now: float) -> Iterator[str]:
         yield f"Error:   {link['error']}"
     if link.get("advice"):
         yield f"Do:      {link['advice']}"
+    if link.get("quarantined"):
+        moves = move_command(link["id"], vhost=link["vhost"], upstream=link["upstream"])
+        yield f"Do:      to see what is in quarantine: `{look_command(link['id'])}`; to take it elsewhere: `{moves}`"
     fields = [key for key in (*_FIRST, *link) if key not in _NOT_A_FIELD]
     width = max(map(len, fields))
     for key in dict.fromkeys(fields):

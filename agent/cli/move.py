@@ -1,4 +1,4 @@
-"""The command `move`: a queue's messages once, to another queue, exchange or broker, with an account."""
+"""How `move` goes: a queue's messages once, to another queue, exchange or broker, with an account."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
-from agent.cli.options import CONFIG_VARIABLE, OK, FormatOption, examples, usual_config, with_secrets
-from agent.core.rules.moves import MOST_HELD, NOT_CHOSEN, REASONS, USUALLY_HELD, MoveAccount
+from agent.cli.options import OK, usual_config, with_secrets
+from agent.core.rules.moves import NOT_CHOSEN, REASONS, MoveAccount
 from agent.core.text.quantities import counted, in_full, in_words
 from agent.core.text.suggest import did_you_mean
 from agent.errors import UriError, UsageError
@@ -29,125 +28,22 @@ NONE_THERE: Final = 5
 BETWEEN_LINES: Final = 10.0
 BETWEEN_BARS: Final = 0.5
 BAR: Final = 30
-Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
-
-app = typer.Typer()
 
 
-@app.command(
-    epilog=examples(
-        "move --from amqp://old/shop --queue orders --to amqp://new/shop --to-queue orders",
-        "move -c agent.yml --from origin --queue orders --to downstream --to-exchange orders --limit 1000",
-        "move --from amqp://localhost --queue dead-letters --redrive --reason rejected --dry-run",
-        "move --from amqp://localhost --queue dead-letters --redrive --died-in orders --strip-deaths",
-        "move --from amqp://localhost --queue orders --to-queue orders.eu --match region=eu",
-    )
-)
-def move(
-    *,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "-c",
-            "--config",
-            metavar="FILE",
-            help=f"The agent's configuration, whose brokers can be named. {CONFIG_VARIABLE} names a default.",
-        ),
-    ] = None,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="END",
-            help="The source: an AMQP URI, or with -c 'downstream' or an upstream's name, VHOST/ before it if needed. "
-            "${env:…} and ${file:…} are replaced in a URI.",
-        ),
-    ],
-    queue: Annotated[str, typer.Option("--queue", metavar="QUEUE", help="The queue to take messages from.")],
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="END", help="The destination; without it the same broker.")
-    ] = None,
-    to_queue: Annotated[str | None, typer.Option("--to-queue", metavar="QUEUE", help="To this queue.")] = None,
-    to_exchange: Annotated[
-        str | None, typer.Option("--to-exchange", metavar="EXCHANGE", help="To this exchange.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="With this routing key; without it each keeps its own.")
-    ] = None,
-    redrive: Annotated[
-        bool, typer.Option("--redrive", help="Each to the exchange and key, or queue, of its first death (x-death).")
-    ] = False,
-    until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="Go on with what comes meanwhile, until nothing is there.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Take at most so many of those chosen.")] = None,
-    reason: Annotated[
-        Reason | None, typer.Option("--reason", help="Only those that were dead-lettered for this reason.")
-    ] = None,
-    died_in: Annotated[
-        str | None, typer.Option("--died-in", metavar="QUEUE", help="Only those that were dead-lettered by this queue.")
-    ] = None,
-    strip_deaths: Annotated[
-        bool, typer.Option("--strip-deaths", help="Remove x-death and the headers that go with it.")
-    ] = False,
-    match: Annotated[
-        list[str] | None,
-        typer.Option("--match", metavar="HEADER=VALUE", help="Only those with this header; may be repeated."),
-    ] = None,
-    scan: Annotated[
-        int,
-        typer.Option(
-            "--scan",
-            min=1,
-            max=MOST_HELD,
-            help="Stop once so many are held because they stay; they go back at the end.",
-        ),
-    ] = USUALLY_HELD,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Move nothing: count by destination, and show the first ten.")
-    ] = False,
-    rate: Annotated[int | None, typer.Option("--rate", min=1, help="At most so many messages in a second.")] = None,
-    format_: FormatOption = "text",
-) -> int:
-    """Move what is in a queue, once, with an account of what moved and what is left, and why.
-
-    What the destination refuses, or has no queue for, stays at the source. Exit status: 0 if all that was chosen has
-    moved, 4 if some is left, 5 if none was there.
-    """
-    from agent.amqp.data.rewriting import Destination
-    from agent.core.rules.deaths import HeaderChoice
-    from agent.runtime.move_chooser import MoveOptions
-
-    if sum([to_queue is not None, to_exchange is not None, redrive]) != 1:
-        raise UsageError("give one of --to-queue, --to-exchange and --redrive")
-    if key is not None and to_exchange is None:
-        raise UsageError("--key needs --to-exchange")
-    destination = None if redrive else Destination(to_exchange, key)
-    if to_queue is not None:
-        destination = Destination("", to_queue)
-    options = MoveOptions(
-        queue,
-        destination,
-        HeaderChoice(reason, died_in, tuple(map(_matched, match or ()))),
-        until_empty=until_empty,
-        limit=limit,
-        scan=scan,
-        rate=rate,
-        strips_deaths=strip_deaths,
-        is_dry=dry_run,
-    )
-    return asyncio.run(_run(config, (source, to or source), options, form=format_))
-
-
-def _matched(text: str) -> tuple[str, str]:
+def matched(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not name or not sign:
         raise UsageError(f"--match {text!r}: write HEADER=VALUE")
     return name, value
 
 
+def run(config: Path | None, named: tuple[str, str], options: MoveOptions, *, form: str) -> int:
+    return asyncio.run(_run(config, named, options, form=form))
+
+
 async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions, *, form: str) -> int:
     from agent.runtime.moves import Move
+    from agent.tasks import run_until_first
 
     source, destination = await _ends(config, named)
     wanted = options.destination
@@ -156,12 +52,8 @@ async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions
         raise UsageError("the source and the destination are the same queue")
     move = Move(source, destination, options)
     _stop_by_signals(move)
-    showing = asyncio.create_task(_show_progress(move), name="progress")
-    try:
-        account = await move.run()
-    finally:
-        showing.cancel()
-        await asyncio.wait([showing])
+    await run_until_first(move.run(), _show_progress(move))
+    account = move.account
     if form == "json":
         output.say_json(_as_json(account, options))
     else:
@@ -197,7 +89,7 @@ async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:
     found = []
     for option, where, text in (("--from", "source", named[0]), ("--to", "destination", named[1])):
         if "://" not in text:
-            found.append(await _configured(config, option, where, text))
+            found.append(await named_end(config, option, where, text))
             continue
         try:
             found.append(End(where, (parse(with_secrets(option, text)),)))
@@ -206,7 +98,7 @@ async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:
     return found[0], found[1]
 
 
-async def _configured(config: Path | None, option: str, where: str, text: str) -> End:
+async def named_end(config: Path | None, option: str, where: str, text: str) -> End:
     """The broker that a configuration gives a name, which may have its vhost before it."""
     from agent.definitions.sources.load import load_configuration
     from agent.links.ends import DOWNSTREAM, End, reachable
@@ -218,16 +110,16 @@ async def _configured(config: Path | None, option: str, where: str, text: str) -
         raise UsageError(f"{option}: no AMQP URI, and without -c there is no configuration that has it as a name")
     configuration = load_configuration(str(path), environment=os.environ)
     own = configuration.settings.downstream.uris
-    vhost, _, name = text.rpartition("/")
-    if name == DOWNSTREAM:
-        return End(where, tuple(uri.in_vhost(vhost) for uri in own) if vhost else own)
     vhosts = configuration.definitions.vhosts
-    found = {each: there.upstreams[name] for each, there in vhosts.items() if name in there.upstreams}
-    if vhost:
-        found = {each: upstream for each, upstream in found.items() if each == vhost}
+    every = [(each, name, upstream) for each, there in vhosts.items() for name, upstream in there.upstreams.items()]
+    found = [of for of in every if text == f"{of[0]}/{of[1]}"]  # either name may hold slashes
+    vhost, _, name = text.rpartition("/")
+    if name == DOWNSTREAM and not found:
+        return End(where, tuple(uri.in_vhost(vhost) for uri in own) if vhost else own)
+    found = found or [of for of in every if text == of[1]]
     if len(found) > 1:
-        raise UsageError(f"{option} {text!r}: {len(found)} vhosts have it: write VHOST/{name}")
-    for each, upstream in found.items():
+        raise UsageError(f"{option} {text!r}: {len(found)} upstreams are called so: write VHOST/UPSTREAM")
+    for each, _, upstream in found:
         return End(where, reachable(upstream.uris, each, own), each)
     names = {DOWNSTREAM}.union(*(there.upstreams for there in vhosts.values()))
     raise UsageError(f"{option} {text!r}: {path} has no such upstream{did_you_mean(name, sorted(names))}")
@@ -241,17 +133,22 @@ async def _show_progress(move: Move) -> None:
             await asyncio.sleep(BETWEEN_BARS if is_terminal else BETWEEN_LINES)
             text = progress(move, time.monotonic() - began)
             if is_terminal:
-                sys.stderr.write(f"\r{output.line(text)}\x1b[K")
-                sys.stderr.flush()
+                _draw(output.line(text))
             else:
                 output.complain(text)
     finally:
         if is_terminal:
-            sys.stderr.write("\r\x1b[K")
+            _draw("")
+
+
+def _draw(line: str) -> None:
+    with suppress(OSError):  # the terminal is gone; the move goes on
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()
 
 
 def progress(move: Move, seconds: float) -> str:
-    moved, there = move.moved, move.account.there
+    moved, there = move.moved, move.wanted
     done, rate = moved + move.staying, moved / max(seconds, 0.001)
     share = min(1.0, done / there) if there else 0.0
     full = int(share * BAR)
@@ -272,6 +169,7 @@ def _as_json(account: MoveAccount, options: MoveOptions) -> dict[str, Any]:
         "left": dict(account.left),
         "there": account.there,
         "waiting": account.waiting,
+        "counts_deliveries": account.counts_deliveries,
         "seconds": round(account.seconds, 3),
         "notes": account.notes,
         "error": None if account.error is None else str(account.error),
@@ -294,6 +192,8 @@ def say_account(account: MoveAccount, options: MoveOptions) -> None:
     for reason, count in account.left.most_common():
         if reason in REASONS:
             output.say(f"{reason} {count:,}: {REASONS[reason]}")
+    if account.counts_deliveries:
+        output.say("on this quorum queue, each message that stays counts as delivered once more")
     if account.waiting:
         output.say(f"{counted(account.waiting, 'message waits', 'messages wait')} in queue {options.queue!r}")
     if options.is_dry:

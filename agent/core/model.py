@@ -319,7 +319,8 @@ class ShovelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shovel:
-    """One shovel; the addresses of either end are interchangeable."""
+    """One shovel; the addresses of either end are interchangeable. `is_local`: the destination is the downstream
+    itself, which the plugin reaches without a protocol; then it adds other headers."""
 
     name: str
     source_uris: tuple[AmqpUri, ...]
@@ -328,6 +329,7 @@ class Shovel:
     source: ShovelSource
     destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
+    is_local: bool = False
 
     @property
     def reads_stream(self) -> bool:

@@ -242,7 +242,7 @@ def _stream_place(link: ShovelLink, cluster: str) -> Iterator[Need]:
         return
     why, queue = "remembering how far the stream is copied", names.stream_offset(link.vhost, link.name, cluster)
     yield Need(Permission.CONFIGURE, queue, why, is_required=False)
-    yield Need(Permission.READ, queue, why, is_required=False)
+    yield Need(Permission.READ, queue, "finding out how far the stream is copied")
     yield Need(Permission.WRITE, DEFAULT_EXCHANGE, why, is_required=False)
 
 

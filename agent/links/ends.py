@@ -9,7 +9,16 @@ from typing import Final
 from agent.amqp.connect import Connection, Wired, plain
 from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import AckMode, AddressDestination, AddressSource, Link, Shovel, ShovelLink, ShovelPlace
+from agent.core.model import (
+    AckMode,
+    AddressDestination,
+    AddressSource,
+    DeleteAfter,
+    Link,
+    Shovel,
+    ShovelLink,
+    ShovelPlace,
+)
 from agent.core.rules import names
 
 DOWNSTREAM: Final = "downstream"
@@ -75,7 +84,14 @@ def terminus_of(shovel: Shovel, place: ShovelPlace) -> Terminus | None:
     is_bare = isinstance(shovel.source, AddressSource) and isinstance(shovel.destination, AddressDestination)
     match place:
         case AddressSource(address):
-            return Terminus(address, is_source=True, is_bare=is_bare, filters=shovel.settings.consumer_arguments)
+            return Terminus(
+                address,
+                is_source=True,
+                is_bare=is_bare,
+                filters=shovel.settings.consumer_arguments,
+                link_name=shovel.settings.consumer_tag,
+                is_counted=shovel.settings.delete_after is not DeleteAfter.NEVER,
+            )
         case AddressDestination(address):
             settles_early = shovel.settings.ack_mode is not AckMode.ON_CONFIRM
             return Terminus(address, is_source=False, is_bare=is_bare, settles_early=settles_early)

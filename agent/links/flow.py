@@ -36,6 +36,7 @@ SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
 LARGEST_IS_KNOWN: Final = 600.0
 BETWEEN_QUESTIONS: Final = 0.01
+FEWER: Final = 4
 
 
 class Flow:
@@ -95,6 +96,7 @@ class Flow:
         path.buckets = self._throttle.buckets if options.rate_limit is not None else None
         self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
+        self._is_unkept = False
 
     @property
     def prefetch(self) -> int:
@@ -455,6 +457,8 @@ class Flow:
                     await self._target.quarantine_settled()
 
     def _learn_fruits(self) -> None:
+        if not self._is_unkept:
+            self._path.most_kept = prefetch.LARGEST
         if self._window.has_forwarded:
             self._path.fruitless = 0
         elif self.unsettled:
@@ -514,7 +518,9 @@ class Flow:
 
     def _end_unkept(self) -> None:
         """End the flow because messages have to go back to a stream, which takes none back: the next session reads them
-        again."""
+        again, and what others took meanwhile. So it reads fewer at a time, until all that are refused can be kept."""
+        self._is_unkept = True
+        self._path.most_kept = max(1, self._window.current // FEWER)
         self._end_broken(
             f"messages wait that it doesn't take, and there is no room to keep them: stream {self._options.queue!r} "
             "is read again from the first of them"

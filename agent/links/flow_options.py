@@ -61,10 +61,12 @@ class FlowOptions:
 
 @dataclass
 class PathMemory:
+    most_kept: int = prefetch.LARGEST  # messages of a stream at a time: of more, not all refused ones could be kept
     prefetch: int = prefetch.START  # where the link may size it
     largest: int | None = None  # what the downstream takes of a body, from its refusal of a larger one
     largest_until: float = 0.0  # it may be configured to take more meanwhile
     largest_of: str = ""  # the address that refused it
+    average_size: float | None = None  # bytes of a body, as they came last
     fruitless: int = 0  # sessions in a row that brought messages and confirmed none
     poison_search: PoisonSearch = field(default_factory=PoisonSearch)
     buckets: TokenBuckets | None = None  # of its rate limit, if it has one

@@ -207,6 +207,9 @@ class RunnableLink(ABC, Generic[LinkT]):
         """Note that someone else served the link since the last session: what exists for it may be different from what
         that session left."""
 
+    def was_restarted(self) -> None:
+        """Note that an operator restarted the link."""
+
     @abstractmethod
     def inherit(self, former: RunnableLink[Any]) -> None:
         """Take over what the same link has learned and built under its former definition."""

@@ -38,7 +38,10 @@ class Throttle:
         self._acknowledges = acknowledges
         self._loop = asyncio.get_running_loop()
         self.buckets = former or TokenBuckets(limit or _UNLIMITED, self._loop.time())
-        self.buckets.change(limit or _UNLIMITED, self._loop.time())
+        # More may be here than is sent ahead by the limit: where nothing is acknowledged, and after the limit changed.
+        # Otherwise a read brings no more than the limit allows, and small portions would cost ten times as much.
+        self._reads_portions = not acknowledges
+        self._apply(limit)
         self._held_since: float | None = None
         self._released_at = -SHOWN_FOR
         self._timer: asyncio.TimerHandle | None = None
@@ -65,13 +68,19 @@ class Throttle:
         self._hold(self.buckets.take(self._loop.time(), messages, octets))
 
     def change(self, limit: RateLimit | None) -> None:
-        self.buckets.change(limit or _UNLIMITED, self._loop.time())
+        self._reads_portions = self._reads_portions or (limit or _UNLIMITED) != self.buckets.limit
+        self._apply(limit)
         self._hold(self.buckets.pause(self._loop.time()))
 
     def end(self) -> None:
         """Hold nothing any more: answers of the broker have to be read."""
         self._is_over = True
+        self._inbound.limit_portions(None)
         self._release()
+
+    def _apply(self, limit: RateLimit | None) -> None:
+        self.buckets.change(limit or _UNLIMITED, self._loop.time())
+        self._inbound.limit_portions(limit.lump if limit is not None and self._reads_portions else None)
 
     def _hold(self, pause: float) -> None:
         if pause <= 0 or self._is_over:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from agent.amqp.data.publish_tracker import Counts, PublishTracker
 from agent.core.links import prefetch
 from agent.core.links.poison_search import Watch
 from agent.links.flow_options import FlowOptions, PathMemory
+
+SMALL: Final = 1024.0
+"""Bytes of a message, where none is known and a limit in bytes sets a prefetch that stays: of larger ones too many are
+sent ahead until the next session, of much smaller ones too few for the limit to be reached on a long path."""
 
 
 @dataclass(slots=True)
@@ -44,7 +49,8 @@ class Window:
         self._counts = counts
         self._clock = clock
         self.limit = options.rate_limit  # may be replaced while messages flow
-        self._most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(None)
+        average_size = path.average_size or (SMALL if self._keeps_consumer else None)
+        self._most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(average_size)
         self._for_unpublishable = for_unpublishable
         self._held_before = 0  # by former consumers of the flow, when the one that exists began
         self._forwarded_before = counts.forwarded
@@ -93,8 +99,12 @@ class Window:
         """The number of messages that may be on the way."""
         if self.is_single:
             return 1
-        size = min(self._options.prefetch or self._path.prefetch, self._most)
+        size = min(self._options.prefetch or self._path.prefetch, self._most, self._path.most_kept)
         return min(size, prefetch.CAREFUL) if self._is_careful else size
+
+    @property
+    def _keeps_consumer(self) -> bool:
+        return self._options.is_stream or self._options.keeps_consumer
 
     @property
     def _is_careful(self) -> bool:
@@ -112,10 +122,10 @@ class Window:
         messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self.has_forwarded:
             self._path.fruitless = 0
-        if not self._options.acknowledges or self._options.is_stream or self._options.keeps_consumer:
-            return None
         if messages > 0:
             self._fit_limit(octets / messages)
+        if not self._options.acknowledges or self._keeps_consumer:
+            return None
         if self._make_room():
             return self.prefetch
         if messages <= 0 or self._held_unpublishable > prefetch.MOST_HELD:  # a new consumer would get as many again
@@ -125,7 +135,8 @@ class Window:
             return self.prefetch
         if self.current != self.prefetch:  # held ones leave no room for more
             return None
-        if self._options.prefetch or self._options.limit or self._is_careful or self.is_single:
+        is_fixed = self._options.prefetch or self._options.limit
+        if is_fixed or self._is_careful or self.is_single:
             return None
         flowing = self.current - self._for_unpublishable
         wanted = prefetch.sized(
@@ -143,6 +154,7 @@ class Window:
 
     def _fit_limit(self, average_size: float) -> None:
         """Fit the prefetch to the rate limit, in geometric steps. On a quorum queue it only grows, see `better`."""
+        self._path.average_size = average_size
         most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(average_size)
         if self._options.is_quorum:
             most = max(most, self.current)

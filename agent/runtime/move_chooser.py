@@ -31,7 +31,6 @@ from agent.core.rules.moves import (
     MoveAccount,
 )
 from agent.core.rules.quarantine import QuarantineReason
-from agent.errors import BrokerError
 from agent.links.flow import Flow
 
 MOST_EXCHANGES: Final = 10_000
@@ -83,40 +82,33 @@ class StripDeaths(Untouched):
 
 class Exchanges:
     """Finds out which exchanges exist at the destination: publishing to a missing one would close the channel. While
-    one is looked for, the connection to the source is held."""
+    one is looked for, the connection to the source is held. `found` is what is known by former sessions."""
 
-    def __init__(self, source: Connection, destination: Connection) -> None:
+    def __init__(self, source: Connection, destination: Connection, found: dict[str, str]) -> None:
         self._inbound = source.wire.inbound
         self._destination = destination
-        self._found: dict[str, str] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._found = found
+        self._asked: asyncio.Queue[str] = asyncio.Queue()
 
     def objection(self, exchange: str) -> str | None:
         """The reason why nothing can be published to an exchange, empty if it can be; None if that isn't known yet."""
-        if not exchange:
-            return ""
-        found = self._found.get(exchange)
-        if found is None and self._looking is None:
+        found = self._found.get(exchange) if exchange else ""
+        if found is None:
             self._inbound.hold(self)
-            self._looking = asyncio.ensure_future(self._look(exchange))
+            self._asked.put_nowait(exchange)
         return found
 
-    async def _look(self, exchange: str) -> None:
-        try:
+    async def look(self) -> None:
+        """Look for those that are asked for, until cancelled."""
+        while True:
+            exchange = await self._asked.get()
             found = await declare_any(self._destination, "exchange", exchange, spare=None, passive=True)
-            missing = "" if not isinstance(found, ChannelClosedError) else _objection(found)
-        except BrokerError:  # which ends the move
-            missing = NO_EXCHANGE
-        if len(self._found) >= MOST_EXCHANGES:
-            self._found.clear()
-        self._found[exchange] = missing
-        self._looking = None
-        self._inbound.release(self)
+            if len(self._found) >= MOST_EXCHANGES:
+                self._found.clear()
+            self._found[exchange] = _objection(found) if isinstance(found, ChannelClosedError) else ""
+            self._inbound.release(self)
 
-    async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+    def close(self) -> None:
         self._inbound.release(self)
 
 
@@ -146,12 +138,13 @@ class MoveChooser:
     def choose(self, properties: bytes, delivery: Delivery, size: int) -> bytes | str | None:
         try:
             found = self._decide(properties, delivery)
-            if isinstance(found, tuple):
-                return self._send(found, properties, delivery, size)
-            if found is not None and self._returns_are_counted and comes_too_often(properties):
+            goes_back = isinstance(found, str) or (found is not None and self._options.is_dry)
+            if goes_back and self._returns_are_counted and comes_too_often(properties):
                 self._flow.take_no_more()
                 self._account.notes.append(COMES_TOO_OFTEN)
                 return RETURNED
+            if isinstance(found, tuple):
+                return self._send(found, properties, delivery, size)
         except CodecError:
             return QuarantineReason.UNREADABLE
         return found

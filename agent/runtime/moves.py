@@ -18,16 +18,16 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.capture import Room
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.data.rewriting import Destination, PropertyChanges, Untouched
-from agent.amqp.declares import declare_any
+from agent.amqp.declares import declare_any, is_replicated, why_not_emptied
 from agent.amqp.failures import NOT_FOUND, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import Mechanism
 from agent.core.links.rate_limit import RateLimit
-from agent.core.rules.moves import IN_DOUBT, MoveAccount
+from agent.core.rules.moves import IN_DOUBT, NOT_ALLOWED, MoveAccount
 from agent.core.rules.names import AGENT_PREFIX
 from agent.core.text.quantities import counted
-from agent.errors import BrokerError, TransientError
+from agent.errors import BrokerError, FailureKind, PermanentError, Side, TransientError
 from agent.links.ends import End
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions, PathMemory
@@ -61,10 +61,17 @@ class Move:
         self.counts = Counts()  # of the session
         self._moved_before = 0
         self._has_enough = False  # of what stays
+        self._exchanges: dict[str, str] = {}  # that were looked for, see `Exchanges`
 
     @property
     def moved(self) -> int:
         return self._moved_before + self.counts.forwarded
+
+    @property
+    def wanted(self) -> int:
+        """The number of messages to look at, as far as that is known."""
+        limit = None if self._options.is_choosy else self._options.limit
+        return min(self.account.there, limit or self.account.there)
 
     @property
     def staying(self) -> int:
@@ -75,7 +82,7 @@ class Move:
             self.account.notes.append(why)
             self._stopped.set()
 
-    async def run(self) -> MoveAccount:
+    async def run(self) -> None:
         """Move what is there; raises BrokerError if it can't begin."""
         account, began = self.account, time.monotonic()
         async with AsyncExitStack() as opened:
@@ -83,30 +90,33 @@ class Move:
             opened.push_async_callback(source.close)
             opened.push_async_callback(destination.close)
             account.there = await count_ready(source, self._options.queue)
+            if why := await why_not_emptied(source, self._options.queue):
+                raise PermanentError(f"{source.where}: queue {self._options.queue!r} {why}")
             await self._check_destination(destination)
             with suppress(BrokerError):  # is in the account
                 await self._sessions(opened, source, destination)
             account.seconds = time.monotonic() - began
             with suppress(BrokerError):
                 account.waiting = await self._count_waiting(source)
+                if account.left and not source.server.forgives_nacks:
+                    account.counts_deliveries = bool(await is_replicated(source, self._options.queue))
         wanted = self._options.destination
         if self._options.is_dry and self._options.goes_to_one_place and wanted is not None and account.first:
             going = min(account.there, self._options.limit or account.there)
             account.destinations = Counter({(wanted.exchange or "", wanted.routing_key or ""): going})
-        return account
 
     async def _sessions(self, opened: AsyncExitStack, source: Connection, destination: Connection) -> None:
         """Move, and once more each time that the destination closes something over a message: what it shows is known in
         the next session, and the message stays."""
         fruitless = 0
         while self.account.there and fruitless < MOST_SESSIONS:
-            self.counts, self._has_enough = Counts(), False
+            self.counts, self._has_enough, before = Counts(), False, self._moved_before
             try:
                 await self._session(source, destination)
             except BrokerError as error:
-                fruitless = 0 if self.counts.forwarded else fruitless + 1
+                fruitless = 0 if self._moved_before > before else fruitless + 1
                 self.account.error = error
-                if not blames_message(error) or fruitless == MOST_SESSIONS:
+                if not self._shows_which_stays(error) or fruitless == MOST_SESSIONS:
                     raise
                 if destination.is_closed:
                     destination = await _connected(self._ends[1])
@@ -114,6 +124,16 @@ class Move:
                 self.account.error = None
             else:
                 break
+
+    def _shows_which_stays(self, error: BrokerError) -> bool:
+        """True if the next session knows from this error which messages to leave where they are."""
+        failure = error.failure
+        if failure.side is not Side.DOWNSTREAM:
+            return False
+        if failure.kind is FailureKind.PERMISSION and self._options.destination is None:
+            self._exchanges[failure.object] = NOT_ALLOWED
+            return True
+        return blames_message(error)
 
     async def _count_waiting(self, source: Connection) -> int:
         """The number of messages in the queue. It takes a moment until a quorum queue counts what goes back to it, and
@@ -148,19 +168,22 @@ class Move:
             room=self._room,
         )
         flow.on_stay = lambda: self._limit_held(flow)
-        exchanges = Exchanges(source, destination)
+        exchanges = Exchanges(source, destination, self._exchanges)
         chooser = MoveChooser(options, self.account, exchanges, flow, returns_are_counted=_counts(source))
         stop_listening = destination.listen_blocked(self._note_blocked)
         try:
             await flow.start(self._rewriter(destination), chooser=chooser if options.is_choosy else None)
-            await run_until_first(flow.finished(), self._stop(), _broken(flow), self._watch(flow, source))
+            await run_until_first(
+                flow.finished(), self._stop(), _broken(flow), self._watch(flow, source), exchanges.look()
+            )
+            exchanges.close()  # answers of the source have to be read
             await flow.close()
             await asyncio.sleep(SETTLING)
         except TimeoutError:
             raise TransientError(f"{destination.where}: not all was confirmed in time") from None
         finally:
             stop_listening()
-            await exchanges.close()
+            exchanges.close()
             await flow.leave()
             self._note_session()
 
@@ -213,14 +236,14 @@ class Move:
 
     async def _watch(self, flow: Flow, source: Connection) -> None:
         """Return once nothing is there any more, though less came than was there at the beginning: messages expire, and
-        others consume some. And keep the prefetch at a size that suits what stays."""
+        others consume some. And keep the prefetch at a size that suits the path, and what stays."""
         idle, before = 0, -1
         while idle < IDLE_LOOKS:
             await asyncio.sleep(BETWEEN_LOOKS)
             if (wanted := flow.better_prefetch(asyncio.get_running_loop().time())) is not None:
                 await flow.resize(wanted)
             taken, before = before, self.counts.taken
-            is_idle = taken == before and not flow.in_flight and not source.wire.inbound.is_held
+            is_idle = taken == before and not (flow.in_flight or flow.unread or source.wire.inbound.is_held)
             idle = idle + 1 if is_idle and not await count_ready(source, self._options.queue) else 0
 
     async def _check_destination(self, connection: Connection) -> None:

@@ -57,6 +57,8 @@ class PlanInputs:
     problems: tuple[Problem, ...]
     bindings: Bindings = field(default_factory=dict)
     """Those of the federated exchanges."""
+    without_credit: frozenset[str] = frozenset()
+    """The ids of links whose destination gives no credit."""
 
 
 class Agent(Protocol):
@@ -105,7 +107,9 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
         ended=ended,
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
-    return PlanInputs(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)), read.bindings)
+    without_credit = frozenset(link_id for link_id, seen in destinations.items() if not seen.gives_credit)
+    problems = (*found, *reading.warnings, *_unexplained(resolution))
+    return PlanInputs(reading, plan, problems, read.bindings, without_credit)
 
 
 def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:
@@ -233,7 +237,11 @@ def _sights_of_address(
         if isinstance(answer, ChannelClosedError):
             error = address_refused(connection, terminus, answer)
             return Sight(broker, site, error=str(error), failure=error.failure)
-        if answer is None or not (terminus.is_source and terminus.is_queue and connection.server.shows_queues):
+        if answer is None:
+            return Sight(broker, site)
+        if not terminus.is_source:
+            return Sight(broker, site, gives_credit=answer["consumers"] > 0)
+        if not (terminus.is_queue and connection.server.shows_queues):
             return Sight(broker, site)
         return Sight(broker, site, Seen(queue=QueueSeen(answer["messages"], answer["consumers"])))
 

@@ -301,6 +301,8 @@ class LinkRunner:
     # What happens to it
 
     def send(self, event: Event) -> None:
+        if event is Signal.RESTART:
+            self._runnable.was_restarted()
         before = self.state
         self.state, effects = lifecycle.step(before, event)
         for effect in effects:

@@ -54,8 +54,8 @@ class Owner(Protocol):
 
 class SessionRunner:
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_brokers", "_connections", "_dedicated_until", "_keeping_up", "_leaving", "_loop", "_opened_at", "_opening",
-        "_owner", "_source", "_watched", "current",
+        "_brokers", "_connections", "_dedicated_until", "_destination", "_keeping_up", "_leaving", "_loop",
+        "_opened_at", "_opening", "_owner", "_source", "_watched", "current",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, brokers: Brokers) -> None:
@@ -69,6 +69,7 @@ class SessionRunner:
         self._watched: list[asyncio.Future[BrokerError]] = []  # any of which ends the session
         self._leaving: Flow | None = None  # whose messages in flight are being settled, or given back
         self._source = End("", ())  # of the session that is opened, or was last
+        self._destination = ""  # in words
         self._opened_at = 0.0
         self._dedicated_until = 0.0
 
@@ -96,7 +97,7 @@ class SessionRunner:
         self._connections.go_on()
 
     def open(self, runnable: RunnableLink[Any]) -> None:
-        self._source = runnable.ends.source
+        self._source, self._destination = runnable.ends.source, runnable.ends.destination.where
         self._opening = self._owner.begin(self._open(runnable), "open")
 
     async def _open(self, runnable: RunnableLink[Any]) -> None:
@@ -158,7 +159,7 @@ class SessionRunner:
         if reason is None:
             self._owner.send(lifecycle.Unblocked(Side.DOWNSTREAM))
         else:
-            self._owner.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason)))
+            self._owner.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason), self._destination))
 
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer

@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import pamqp.frame
@@ -173,12 +173,13 @@ class Publisher:
         await connection.ask(commands.Confirm.Select())
         return cls(connection)
 
-    def message(self, exchange: str, key: str, body: bytes) -> bytes:
+    def message(self, exchange: str, key: str, body: bytes, headers: dict[str, Any] | None = None) -> bytes:
         """All frames of a message; the last one ends with the body's last byte and one more."""
         most = self._connection.frame_max - OVERHEAD
+        properties = commands.Basic.Properties(delivery_mode=2, headers=headers) if headers else PERSISTENT
         frames: list[Frame | ContentHeader | ContentBody] = [
             commands.Basic.Publish(exchange=exchange, routing_key=key),
-            ContentHeader(body_size=len(body), properties=PERSISTENT),
+            ContentHeader(body_size=len(body), properties=properties),
             *(ContentBody(body[at : at + most]) for at in range(0, len(body), most)),
         ]
         return b"".join(pamqp.frame.marshal(frame, CHANNEL) for frame in frames)

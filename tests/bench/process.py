@@ -20,6 +20,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(values[11]) + int(values[12])) / TICKS
 
 
+def wake_ups(pid: int) -> int:
+    """How often its main thread has waited, and gone on, since the process began."""
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    raise LookupError(f"process {pid} shows no context switches")
+
+
 def memory_mib(pid: int, *, peak: bool = False) -> float:
     """Resident memory, or the most of it there ever was."""
     wanted = "VmHWM:" if peak else "VmRSS:"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
@@ -37,11 +37,12 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Federation:
-    """Exchanges or queues whose names match the pattern, with one upstream."""
+    """Exchanges or queues whose names match the pattern, with one upstream; `keys` are the agent's own for it."""
 
     pattern: str
     apply_to: str
     hops: int = 1
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def takes_from_queue(self) -> bool:
@@ -60,7 +61,8 @@ class Federation:
     def of_vhost(self, scene: Scene, *, begins: bool) -> Mapping[str, Any]:
         definition = {"federation-upstream": UPSTREAM}
         policy = {"pattern": self.pattern, "apply-to": self.apply_to, "definition": definition}
-        return {"upstreams": {UPSTREAM: {"uri": scene.link_uri}}, "policies": {POLICY: policy} if begins else {}}
+        upstream = {"uri": scene.link_uri, **self.keys}
+        return {"upstreams": {UPSTREAM: upstream}, "policies": {POLICY: policy} if begins else {}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Publishing:
         return cls(await Publisher.on(await opened(uri)), exchange, key).obey
 
     async def obey(self, told: dict[str, Any]) -> object:
-        message = self._publisher.message(self._exchange, self._key, bytes(told["size"]))
+        message = self._publisher.message(self._exchange, self._key, bytes(told["size"]), told.get("headers"))
         began = time.monotonic()
         await self._publisher.publish(message, count=told["count"], window=told["window"])
         return {"began": began, "ended": time.monotonic()}

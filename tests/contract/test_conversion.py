@@ -69,7 +69,7 @@ async def to_a_consumer_of_0_9_1(
 ) -> tuple[dict[str, Any], bytes] | str:
     """A durable message of AMQP 1.0: its properties but for that, and its body."""
     await ask.queue(queue)
-    sent = amqp10.send(queue, b"".join((sections.HEADER.encode(durable=True), *parts)))
+    sent = amqp10.send_bytes(queue, b"".join((sections.HEADER.encode(durable=True), *parts)))
     if sent != "accepted":
         return sent
     try:
@@ -87,7 +87,7 @@ async def to_a_consumer_of_1_0(
     """A message of 0-9-1."""
     await ask.queue(queue)
     assert await ask.publish("", queue, properties, body) == "ack"
-    taken = amqp10.take(queue)
+    taken = amqp10.take_bytes(queue)
     return taken if isinstance(taken, str) else read_10(taken)
 
 
@@ -312,7 +312,7 @@ async def test_the_header_of_amqp_1_0(ask: Asking, amqp10: Amqp10Client) -> None
     await ask.queue("header")
     for given in ({"durable": True, "priority": 7, "ttl": 60_000}, {"durable": False}, {}, None):
         header = b"" if given is None else sections.HEADER.encode(**given)
-        assert amqp10.send("header", header + data()) == "accepted"
+        assert amqp10.send_bytes("header", header + data()) == "accepted"
     full, other, empty, absent = [read_091(message.properties) for message in await ask.all_of("header")]
     assert full == {"delivery_mode": b"\x02", "priority": b"\x07", "expiration": b"\x0560000"}
     assert (other, empty, absent) == ({}, {}, {})
@@ -325,8 +325,8 @@ async def test_dead_letters(ask: Asking, amqp10: Amqp10Client) -> None:
         arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 1}
         await ask.queue(queue, arguments)
     for _ in range(2):
-        assert amqp10.send("dies", sections.HEADER.encode(ttl=60_000) + data()) == "accepted"
-    message = amqp10.take("dead")
+        assert amqp10.send_bytes("dies", sections.HEADER.encode(ttl=60_000) + data()) == "accepted"
+    message = amqp10.take_bytes("dead")
     assert isinstance(message, bytes)
     ours = read_091(Properties.read(to_091(message, find_sections(message)).properties))["headers"]
     [other] = await ask.all_of("dead")

@@ -73,7 +73,7 @@ async def test_messages_of_0_9_1(ask_beside: Asking, plugin: Amqp10Client) -> No
     )
     await ask_beside.queue("q")
     assert await ask_beside.publish("", "q", properties) == "ack"
-    message = plugin.take("q")
+    message = plugin.take_bytes("q")
     assert isinstance(message, bytes)
     found = find_sections(message)
     listed, _ = types.decode(message, found.properties[0] + 3)
@@ -105,7 +105,7 @@ async def test_messages_of_amqp_1_0(ask_beside: Asking, plugin: Amqp10Client) ->
     await ask_beside.queue("q")
     for tail in (data() + footer, sections.section(VALUE, text("v")) + footer):
         message = b"".join([sections.HEADER.encode(durable=True), *parts, tail])
-        assert plugin.send("q", message) == "accepted"
+        assert plugin.send_bytes("q", message) == "accepted"
         [taken] = await ask_beside.all_of("q")
         converted = to_10(taken.properties.write(), taken.body, b"", b"")
         sent, got = read_10(message), read_10(converted.message)
@@ -118,6 +118,6 @@ async def test_properties_that_a_header_keeps(ask_beside: Asking, plugin: Amqp10
     ours = to_091(message, find_sections(message))
     await ask_beside.queue("q")
     assert await ask_beside.publish("", "q", ours.properties, ours.body) == "ack"
-    taken = plugin.take("q")
+    taken = plugin.take_bytes("q")
     assert isinstance(taken, bytes)
     assert read_10(taken)["properties"] == read_10(message)["properties"]

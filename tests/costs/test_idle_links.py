@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.bench.process import cpu_seconds, memory_mib
+from tests.bench.process import cpu_seconds, memory_mib, wake_ups
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, federated
 from tests.integration.federation.test_failures import ProxyTo
@@ -15,6 +15,9 @@ from tests.integration.federation.test_failures import ProxyTo
 LINKS: Final = 1_000
 SETTLED: Final = 40.0  # within 30 s each link has what shows whether its upstream exchange was deleted
 MINUTE: Final = 60.0
+MOST_CPU: Final = 8.0
+"""Seconds. The same code takes less than 1.5 on a quiet machine, 1.8 to 3.7 where others use the same caches, and 6
+beside other tests. So it only shows gross errors: wake-ups, bytes and memory are the bounds that hold everywhere."""
 
 
 def furnish(site: Site, **more: list[dict[str, Any]]) -> None:
@@ -43,14 +46,16 @@ def test_what_a_thousand_links_cost(agent_of: AgentOf, here: Site, there: Site, 
     time.sleep(SETTLED)
     memory = memory_mib(agent.pid)
     ends = (to_here, to_there)
-    before = cpu_seconds(agent.pid), [(each.bytes_up, each.bytes_down) for each in ends]
+    before = cpu_seconds(agent.pid), wake_ups(agent.pid), [(each.bytes_up, each.bytes_down) for each in ends]
     time.sleep(MINUTE)
-    cpu = cpu_seconds(agent.pid) - before[0]
+    cpu, woke = cpu_seconds(agent.pid) - before[0], wake_ups(agent.pid) - before[1]
     (to, of), (asked, answered) = [
-        (each.bytes_up - up, each.bytes_down - down) for each, (up, down) in zip(ends, before[1], strict=True)
+        (each.bytes_up - up, each.bytes_down - down) for each, (up, down) in zip(ends, before[2], strict=True)
     ]
-    found = f"{memory:.0f} MiB, {cpu:.2f} s, downstream {to} and {of} bytes, upstream {asked} and {answered}"
+    found = f"{memory:.0f} MiB, {cpu:.2f} s, woke {woke} times, "
+    found += f"downstream {to} and {of} bytes, upstream {asked} and {answered}"
     assert memory <= 120, found
-    assert cpu <= 1.5, found
+    assert woke <= 1_800, found
+    assert cpu <= MOST_CPU, found
     assert max(to, of, answered) <= 60_000, found
     assert asked <= 2_000_000, found  # whether exchanges are there: 10,000 questions, of which only a no is answered

@@ -80,6 +80,7 @@ class _Batch:
     size: int  # in memory
     octets: int
     is_split: bool = False  # a buffer for each message
+    destinations: Sequence[bytes] = ()  # the frame of each publish, where no more is kept
 
 
 class HeldBuffers:
@@ -111,7 +112,7 @@ class HeldBuffers:
         if not self._is_torn and rewritten and self._takes(rewritten):
             self._of_written += rewritten
         if self._is_torn:
-            self._batches.append(_Batch(last, [], Ways(ways.prepared, ()), 0, self._octets))
+            self._batches.append(_bare(last, ways, self._octets))
         else:
             self._batches.append(_Batch(last, self._written, ways, self._of_written, self._octets))
         self._written, self._of_written, self._octets, self._is_torn = [], 0, 0, False
@@ -154,11 +155,12 @@ class HeldBuffers:
         """What stays known of a publish when it is no longer held: the frame with its destination, and about its size.
         None if it was published again, or is settled."""
         found = self._find(number)
-        if found is None or not found[0].ways.prepared:
+        if found is None or not (found[0].ways.prepared or found[0].destinations):
             return None
         batch, place = found
-        prepared = batch.ways.prepared
-        return prepared[place][PUBLISH], batch.octets // len(prepared)
+        if batch.destinations:
+            return batch.destinations[place], batch.octets // len(batch.destinations)
+        return batch.ways.prepared[place][PUBLISH], batch.octets // len(batch.ways.prepared)
 
     def release(self) -> None:
         """Forget everything that is held."""
@@ -190,12 +192,18 @@ class HeldBuffers:
         """Give up the oldest batches."""
         for batch in self._batches[:count]:
             self._free(batch.size)
-            self._bare.append(_Batch(batch.last, [], Ways(batch.ways.prepared, ()), 0, batch.octets))
+            self._bare.append(_bare(batch.last, batch.ways, batch.octets, batch.destinations))
         del self._batches[:count]
 
     def _free(self, size: int) -> None:
         self.size -= size
         self.room.give_back(size)
+
+
+def _bare(last: int, ways: Ways, octets: int, destinations: Sequence[bytes] = ()) -> _Batch:
+    """A batch of whose messages only the destinations are kept: entries of headers may be longer than all else."""
+    kept = destinations or [prepared[PUBLISH] for prepared in ways.prepared]
+    return _Batch(last, [], NO_WAYS, 0, octets, destinations=kept)
 
 
 def _find(batches: list[_Batch], number: int, *, after: int) -> tuple[_Batch, int] | None:

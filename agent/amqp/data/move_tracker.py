@@ -13,14 +13,12 @@ from agent.amqp.data.header_table import skip_value
 from agent.amqp.data.held import Publish
 from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.data.publish_tracker import PublishTracker
-from agent.amqp.wire import frames
-from agent.amqp.wire.channel import MAX_BODY
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Message
 from agent.amqp.wire.properties import HEADERS, Properties
-from agent.amqp.wire.tables import CodecError
 from agent.core.rules.moves import REFUSED, UNROUTABLE
 
-_ADDRESS_OF_PUBLISH: Final = slice(frames.PREFIX.size + 6, -2)  # of a whole frame
-_TEXT_OF_RETURN: Final = 6
+_PAYLOAD: Final = slice(frames.PREFIX.size, -1)  # of a whole frame
 
 
 class MoveTracker(PublishTracker):
@@ -28,18 +26,18 @@ class MoveTracker(PublishTracker):
 
     `basic.return` doesn't say which publish it is about, and a confirm follows for it as for all others. So a returned
     message is recognized by what is in it, among those that are unconfirmed, in the order in which they were published.
-    If that can't be done, nothing more is settled, and `on_doubt` is called.
+    If that can't be done, no confirm counts any more, and `on_doubt` is called.
     """
 
-    __slots__ = ("_after", "_part", "held_bytes", "on_doubt", "on_stay")
+    __slots__ = ("_after", "held_bytes", "on_doubt", "on_stay")
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.held_bytes = 0  # of the bodies of what stays
         self.on_stay: Callable[[], None] | None = None
         self.on_doubt: Callable[[], None] | None = None
-        self._part: list[bytes] = []  # of the return that is being read: its method, its header, its body
         self._after = 0  # the publish that was returned last
+        self._channel.on_message = self._came_back
 
     @property
     def held_unpublishable(self) -> int:
@@ -66,33 +64,26 @@ class MoveTracker(PublishTracker):
 
     def _returned(self, kind: int, payload: bytes) -> None:
         super()._returned(kind, payload)
-        if kind == frames.METHOD:
-            self._part = [payload]
-            return
-        self._part.append(payload)
-        _, _, size = frames.BASIC_HEADER.unpack_from(self._part[1])
-        if size > MAX_BODY:
-            raise CodecError(f"a body of {size} bytes")
-        if sum(map(len, self._part[2:])) < size:
-            return
-        method, header, *body = self._part
-        self._part = []
-        number = self._find_returned(method, header[frames.BASIC_HEADER.size :], b"".join(body))
+        self._channel.received(kind, payload)
+
+    def _came_back(self, message: Message) -> None:
+        number = self._find(message)
         if number is not None:
             self._after = number
             self.confirms.refused(number, multiple=False)
             self._stay(UNROUTABLE, self._size_of(number))
-        elif self.on_doubt is not None:
-            self.cut_off()
+            return
+        self._heeds_confirms = False
+        if self.on_doubt is not None:
             self.on_doubt()
 
-    def _find_returned(self, method: bytes, properties: bytes, body: bytes) -> int | None:
+    def _find(self, message: Message) -> int | None:
         """The number of the publish that was returned; None if that isn't certain.
 
         Brokers return messages in the order in which they were published. From 4.0 on headers are sorted, and may have
         other tags; BCC is missing. So if no message is the same, the only one with this address and body is it.
         """
-        address, wanted = method[_TEXT_OF_RETURN + 1 + method[_TEXT_OF_RETURN] :], _comparable(properties)
+        address, wanted = _address(message.call), _comparable(message.properties)
         similar: list[int] = []
         for number in range(max(self._after + 1, self.confirms.oldest_number), self.confirms.next_number):
             if not self.confirms.is_in_flight(number):
@@ -100,7 +91,7 @@ class MoveTracker(PublishTracker):
             publish = None if self.held is None else self.held.copy(number)
             if publish is None:  # it may be this one
                 return None
-            if publish.prepared[PUBLISH][_ADDRESS_OF_PUBLISH] != address or publish.body != body:
+            if publish.body != message.body or _address(methods.decode(publish.prepared[PUBLISH][_PAYLOAD])) != address:
                 continue
             if _comparable(_published_properties(publish)) == wanted:
                 return number
@@ -108,15 +99,20 @@ class MoveTracker(PublishTracker):
         return similar[0] if len(similar) == 1 else None
 
 
-def _published_properties(publish: Publish) -> bytes:
+def _address(call: methods.Call) -> tuple[str, str]:
+    return call["exchange"], call["routing_key"]
+
+
+def _published_properties(publish: Publish) -> Properties:
     at = len(publish.prepared[PUBLISH])
     _, _, size = frames.PREFIX.unpack_from(publish.frames, at)
-    return publish.frames[at + frames.PREFIX.size + frames.BASIC_HEADER.size : at + frames.PREFIX.size + size]
+    return Properties.read(
+        publish.frames[at + frames.PREFIX.size + frames.BASIC_HEADER.size : at + frames.PREFIX.size + size]
+    )
 
 
-def _comparable(properties: bytes) -> object:
+def _comparable(read: Properties) -> object:
     """The properties without what brokers change in a message that they return."""
-    read = Properties.read(properties)
     others = tuple(value for flag, value in read.values if flag != HEADERS)
     headers: dict[bytes, bytes] = {}
     table, at = read.raw_headers, 4

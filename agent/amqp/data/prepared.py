@@ -46,6 +46,9 @@ class Prepared:
         self._varies = rewriter.varies
         self._version = rewriter.version
         self._size = 0
+        # Bytes of header entries, since whoever publishes with them set it to 0: what is published holds them, even if
+        # they are forgotten here.
+        self.fresh = 0
 
     @property
     def kept(self) -> int:
@@ -68,7 +71,9 @@ class Prepared:
         made = self._made(address, key)
         size = len(address) + len(made[PUBLISH]) + _OF_AN_ENTRY
         if self._varies or not self._size:
-            size += sum(map(len, made[:PUBLISH]))
+            of_entries = sum(map(len, made[:PUBLISH]))
+            size += of_entries
+            self.fresh += of_entries
         if self._size + size > _MOST:
             self._forget()
         self.known[address] = made

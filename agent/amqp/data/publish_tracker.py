@@ -83,9 +83,9 @@ class PublishTracker:
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_ack_mode", "_batches", "_channel", "_clock", "_counts", "_entering_quarantine", "_forwarded_before",
-        "_instead_of_return", "_is_abandoned", "_measured", "_moved", "_no_quarantine", "_probes", "_probes_in_flight",
-        "_settle", "_unpublishable", "_upstream", "_withholds", "confirms", "held", "largest", "number", "on_held",
-        "on_returned", "outlet", "quarantined", "refused", "settled_up_to", "upstream_number",
+        "_heeds_confirms", "_instead_of_return", "_is_abandoned", "_measured", "_moved", "_no_quarantine", "_probes",
+        "_probes_in_flight", "_settle", "_unpublishable", "_upstream", "_withholds", "confirms", "held", "largest",
+        "number", "on_held", "on_returned", "outlet", "quarantined", "refused", "settled_up_to", "upstream_number",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +157,7 @@ class PublishTracker:
         self._moved: asyncio.Future[None] | None = None  # done once anything may be settled that is waited for
         self._probes: set[int] = set()  # that are written with the next messages, by tag
         self._probes_in_flight: set[int] = set()  # by publish number
+        self._heeds_confirms = ack_mode is AckMode.ON_CONFIRM
         self._is_abandoned = False
 
     def fed_by(self, upstream: Channel) -> None:
@@ -201,7 +202,7 @@ class PublishTracker:
         """Count what isn't settled as given back: both channels have ended, and the source's broker requeues it."""
         if self._ack_mode is not AckMode.NO_ACK:
             self._counts.given_back += self.unsettled
-        self._is_abandoned = True
+        self._is_abandoned, self._heeds_confirms = True, False  # what is confirmed later counts as given back already
 
     def write(self, data: bytes) -> None:
         """Write frames of publishes, and hold them."""
@@ -340,8 +341,7 @@ class PublishTracker:
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consume whole frames of the downstream channel: confirms quickly, everything else by the channel."""
         prefix = frames.PREFIX.unpack_from
-        # What is confirmed after the end counts as given back already.
-        confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM and not self._is_abandoned
+        confirmed = 0
         while end - at >= frames.OVERHEAD:
             kind, of_channel, size = prefix(buffer, at)
             after = at + frames.OVERHEAD + size
@@ -352,7 +352,7 @@ class PublishTracker:
             ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
             if ids in {_ACK, _NACK} and size == _SETTLE_SIZE:
                 tag, flags = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
-                if not counts:
+                if not self._heeds_confirms:
                     pass  # nothing waits for it
                 elif ids == _ACK:
                     confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))

@@ -598,6 +598,9 @@ class DeliveryForwarder:
 
     def _publish(self) -> None:
         """Report everything written since the last call as published: all of it is complete."""
+        if self._prepared.fresh:
+            self._rewritten += self._prepared.fresh
+            self._prepared.fresh = 0
         ways = Ways(self._prepared_for, self._added)
         self._target.published(
             self._tags, self._bytes, came_again=self._came_again, ways=ways, rewritten=self._rewritten

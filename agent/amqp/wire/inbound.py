@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.budget import Budget, Turn
+from agent.amqp.wire.budget import LARGEST_PORTION, Budget, Turn
 from agent.amqp.wire.ends import NotAmqpError
 from agent.amqp.wire.tables import CodecError
 from agent.errors import AgentError, BrokerError, TransientError
@@ -87,6 +87,7 @@ class Inbound:
         self._filled = 0
         self._greeted = False
         self._budget = Budget(clock, Turn.of(self._loop))
+        self._most_at_once = LARGEST_PORTION
         self._has_turn = False  # soon, to read what was put off
         self._is_behind = False  # has read all that it may until then
         self._takers: dict[int, Taker] = {}
@@ -167,6 +168,10 @@ class Inbound:
             else:
                 self._resume()
 
+    def limit_portions(self, most: int | None) -> None:
+        """Hand out no more than about so many bytes, but a whole frame, before it is looked whether anyone holds it."""
+        self._most_at_once = LARGEST_PORTION if most is None else min(most, LARGEST_PORTION)
+
     def release_all(self) -> None:
         for holder in tuple(self._holders):
             self.release(holder)
@@ -238,15 +243,15 @@ class Inbound:
                 raise CodecError("a frame doesn't end where it says")
             taker = self._takers.get(channel)
             if taker is not None:
-                before, at = at, taker.take(buffer, at, min(end, max(after, at + budget.portion)))
-                if at == before:
-                    self._is_behind = True
-                    break
+                at = taker.take(buffer, at, min(end, max(after, at + min(budget.portion, self._most_at_once))))
             else:
                 self._receive(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
                 at = after
             if budget.is_spent(waking=taker is None and kind == frames.METHOD):
                 self._put_off()
+                break
+            if self._holders:
+                self._is_behind = True
                 break
         self._keep(at)
         self._make_room(awaited)

@@ -15,6 +15,7 @@ from agent.errors import Failure, FailureKind
 
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
+RESOURCE_ERROR: Final = 506
 _OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
 _TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
 _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")

@@ -91,9 +91,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
+    """`where` names the end, such as `shovel destination`, where that isn't its side."""
+
     side: Side
     reason: str = ""
     kind: FailureKind = FailureKind.BLOCKED
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,7 @@ class LinkState:
             case Status.INVALID | Status.BACKOFF:
                 return self.broken.error if self.broken else self.standby or ""
             case Status.BLOCKED:
-                return "; ".join(f"{block.side} blocked: {block.reason}" for block in self.blocked)
+                return "; ".join(f"{block.where or block.side} blocked: {block.reason}" for block in self.blocked)
             case Status.STALLED:
                 return self.stalled.reason if self.stalled else ""
             case Status.REMOVING:

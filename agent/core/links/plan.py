@@ -108,6 +108,7 @@ class Sight:
     failure: Failure = UNKNOWN  # where there is an error
     destination: Sight | None = None  # of a shovel, whose other end this is
     declares_queue: bool = False  # it is missing at an address of AMQP 1.0, and the shovel declares it
+    gives_credit: bool = True  # an address of AMQP 1.0 that is written to
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
     running: RunningLink | None = None  # the same link of that agent
 

@@ -12,6 +12,8 @@ from typing import Final
 from agent.core.links.prefetch import LARGEST
 
 BURST: Final = 1.0  # seconds whose share may be read at once, after as long a time in which less came
+_LUMP: Final = BURST / 4  # what is read at once is no more than the share of so many seconds
+_SMALLEST: Final = 48  # bytes of a delivery without a body, in frames with the shortest names
 _ASSUMED_SIZE: Final = 64 * 1024  # bytes of a message, before any has come
 
 
@@ -26,6 +28,13 @@ class RateLimit:
         messages = "" if self.messages is None else f"{self.messages:,} messages/s"
         octets = "" if self.bytes is None else f"{self.bytes:,} bytes/s"
         return " and ".join(filter(None, (messages, octets)))
+
+    @property
+    def lump(self) -> int:
+        """The bytes of frames to read at once, between two looks at the buckets: a read may bring what waited."""
+        messages = LARGEST if self.messages is None else self.messages
+        by_count = max(1, int(messages * _LUMP)) * _SMALLEST
+        return by_count if self.bytes is None else max(1, min(by_count, int(self.bytes * _LUMP)))
 
     def prefetch(self, average_size: float | None) -> int:
         """The number of messages that a broker may send ahead: no more than are read in the time of a burst, as a read

@@ -10,8 +10,6 @@ from typing import Any, Final
 from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import BrokerError
 
-MOST_HELD: Final = 40_000
-"""The most messages that may stay: a consumer has 65,535 places, and as many as usual flow beside them."""
 USUALLY_HELD: Final = 10_000
 
 REFUSED: Final = "refused"
@@ -27,7 +25,7 @@ REASONS: Final[Mapping[str, str]] = {
     REFUSED: "the destination refused it (basic.nack): is its queue full?",
     UNROUTABLE: "the destination has no queue for it",
     NO_EXCHANGE: "the exchange of its first death doesn't exist at the destination",
-    NOT_ALLOWED: "the destination doesn't let its user look for the exchange of its first death",
+    NOT_ALLOWED: "the user of the destination may not publish to the exchange of its first death, or look for it",
     NO_DEATH: "its headers show no exchange or queue that it was in before",
     NOT_CHOSEN: "not chosen by the options",
     RETURNED: "its queue would drop it if it came back some more times",
@@ -48,6 +46,7 @@ class MoveAccount:
     taken: int = 0
     left: Counter[str] = field(default_factory=Counter)
     waiting: int | None = None  # in the queue afterwards, None if that couldn't be asked
+    counts_deliveries: bool = False  # what is left counts as delivered once more
     notes: list[str] = field(default_factory=list)  # why it ended early
     error: BrokerError | None = None
     seconds: float = 0.0

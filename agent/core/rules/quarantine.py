@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from shlex import quote
 from typing import Final
 
 from agent.core.rules.names import AGENT_PREFIX
@@ -41,3 +42,15 @@ class QuarantineReason(StrEnum):
     CLOSES = "closes_connection"
     REFUSED = "refused"
     RETURNED = "returned_too_often"
+
+
+def look_command(link: str) -> str:
+    """The command that lists what is in quarantine of the link with this id, as the page shows it, too."""
+    return f"federation-agent quarantine list -c FILE --link {link}"
+
+
+def move_command(link: str, *, vhost: str, upstream: str) -> str:
+    """The command that takes them elsewhere, as the page shows it, too. A shovel has no upstream."""
+    source = quote(f"{vhost}/{upstream}") if upstream else "URI"
+    match = f"--match {LINK}={link} --to-queue QUEUE"
+    return f"federation-agent move -c FILE --from {source} --queue {quote(QUEUE)} {match}"

@@ -90,7 +90,10 @@ def _behind(broker: str, error: str, lag: LagDescription) -> str:
     return _RAISE_PREFETCH if lag.is_at_prefetch else ""
 
 
-_EMPTY: Final = "`federation-agent move --help` shows how to take what is in one elsewhere."
+_EMPTY: Final = (
+    "To take what is in one elsewhere: `federation-agent move --from URI --queue QUEUE --to-queue OTHER`; with "
+    "`--redrive` instead of `--to-queue` dead letters go back to where they died."
+)
 
 
 def _list_queues(vhosts: Sequence[str]) -> str:

@@ -117,7 +117,7 @@ class ShovelModel(StrictModel):
         "Arguments to consume with, such as `x-priority`; with `x-stream-offset`, `src-queue` is a stream, and the "
         "shovel begins there. With `amqp10`, filters of the source."
     )
-    src_consumer_name: values.ShortText = key("Consumer tag, by AMQP 0-9-1.")
+    src_consumer_name: values.ShortText = key("Consumer tag; by AMQP 1.0 the name of the link.")
     src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
@@ -147,12 +147,12 @@ class ShovelModel(StrictModel):
     )
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key(
-        "Whether to add the header `x-shovelled`, with `amqp10` annotations such as `x-opt-shovelled-by`; false by "
-        "default."
+        "Whether to add the header `x-shovelled`, with `amqp10` and `local` annotations such as `x-opt-shovelled-by`; "
+        "false by default."
     )
     dest_add_timestamp_header: bool = key(
-        "Whether to add the header `x-shovelled-timestamp`, with `amqp10` the annotation `x-opt-shovelled-timestamp`; "
-        "false by default."
+        "Whether to add the header `x-shovelled-timestamp`, with `amqp10` and `local` the annotation "
+        "`x-opt-shovelled-timestamp`; false by default."
     )
     ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
@@ -219,6 +219,7 @@ class ShovelModel(StrictModel):
             source=self._source(),
             destination=self._destination(),
             settings=self._settings(),
+            is_local=self.dest_protocol == "local",
         )
 
     def _source(self) -> model.ShovelSource:

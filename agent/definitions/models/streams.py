@@ -31,7 +31,7 @@ def check_stream(raw: Mapping[str, Any], spot: Spot) -> None:
         )
     if not has_offset and declared.get("x-queue-type") != "stream":
         return
-    if raw.get("ack-mode") == "no-ack":
+    if raw.get("ack-mode") == "no-ack" and raw.get("src-protocol") != "local":  # the plugin's local shovel has it
         spot.error("a stream is read with acknowledgements: use on-confirm or on-publish", "ack-mode")
     if "lag-critical" in raw:
         spot.warn("lag-critical does nothing for a stream: how much waits in one isn't known", "lag-critical", key=True)

@@ -72,9 +72,9 @@ class Until:
         self.remaining = self.ends_at = self._ready = None
 
 
-def ack_mode(settings: ShovelSettings) -> AckMode:
+def ack_mode(settings: ShovelSettings, *, reads_stream: bool) -> AckMode:
     """The ack mode to use. If messages are counted, those beyond the limit have to go back, which is only possible if
-    they are acknowledged."""
-    if settings.ack_mode is AckMode.NO_ACK and settings.delete_after is not DeleteAfter.NEVER:
+    they are acknowledged. A stream is read with acknowledgements only."""
+    if settings.ack_mode is AckMode.NO_ACK and (reads_stream or settings.delete_after is not DeleteAfter.NEVER):
         return AckMode.ON_PUBLISH
     return settings.ack_mode

@@ -69,7 +69,7 @@ def rewriter(
     """The rewriter of one shovel. `source` and `shown` are the two addresses as headers show them, `destination` is the
     one that is connected."""
     settings = link.settings
-    if isinstance(link.shovel.destination, AddressDestination):
+    if isinstance(link.shovel.destination, AddressDestination) or link.shovel.is_local:
         return _annotations(link, destination, cluster=cluster, clock=clock)
     changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
@@ -81,15 +81,18 @@ def rewriter(
 
 
 class AddedAnnotations:
-    """Headers that become message annotations of AMQP 1.0, with the plugin's names; the time is in milliseconds."""
+    """Headers that are message annotations to a consumer of AMQP 1.0, with the plugin's names, in place of those that a
+    message has; the time is in milliseconds."""
 
     varies = False
-    marks: tuple[bytes, ...] = ()
 
-    def __init__(self, entries: bytes, clock: Callable[[], float] | None, changes: PropertyChanges) -> None:
+    def __init__(self, added: dict[str, str], clock: Callable[[], float] | None, changes: PropertyChanges) -> None:
         self.changes = changes
-        self._entries = entries
+        self._entries = b"".join(header_table.entry(name, text(value)) for name, value in added.items())
         self._clock = clock
+        names = [*added] if clock is None else [*added, OPT_TIMESTAMP]
+        self.marks = tuple(map(short_string, names))
+        self._names = Names(*names)
 
     @property
     def version(self) -> int:
@@ -100,18 +103,18 @@ class AddedAnnotations:
         return self._entries + added
 
     def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
-        return header_table.with_first(headers, self.entries(delivery))
+        return header_table.with_first(header_table.without(headers, self._names), self.entries(delivery))
 
 
 def _annotations(link: ShovelLink, destination: AmqpUri, *, cluster: str, clock: Callable[[], float]) -> Rewriter:
     settings = link.settings
-    changes = PropertyChanges((), _users(destination))
+    properties = _properties(settings.publish_properties) if link.shovel.is_local else ()
+    changes = PropertyChanges(properties, _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
         return Untouched(changes)
     named = {"x-opt-shovelled-by": cluster, "x-opt-shovel-type": "dynamic", "x-opt-shovel-name": link.name}
-    entries = b"".join(header_table.entry(name, text(value)) for name, value in named.items())
     return AddedAnnotations(
-        entries if settings.add_forward_headers else b"", clock if settings.add_timestamp_header else None, changes
+        named if settings.add_forward_headers else {}, clock if settings.add_timestamp_header else None, changes
     )
 
 

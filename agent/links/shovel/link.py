@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
 from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
 from agent.core.links import prefetch
 from agent.core.links.changed_definition import asks_the_same
@@ -115,6 +116,10 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         if self.place is not None:
             self.place.forget()
 
+    def was_restarted(self) -> None:
+        if self.place is not None:
+            self.place.look_again()
+
     @property
     def remaining(self) -> int | None:
         return self.memory.until.remaining
@@ -201,7 +206,10 @@ class ShovelSession(Session[RunnableShovel]):
         if self._place is not None:
             self._place.follow(flow)
         await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
-        look = _unknown if looking is None or self._place is not None else partial(count_messages, looking, queue)
+        look: Callable[[], Coroutine[Any, Any, int | None]] = _unknown
+        if looking is not None and self._place is None:
+            count = _count_if_shown if isinstance(source, AddressSource) else count_messages
+            look = partial(count, looking, queue)
         self._upkeep = Upkeep(flow, self._runnable.counts, look)
 
     async def keep_up(self) -> None:
@@ -282,7 +290,7 @@ class ShovelSession(Session[RunnableShovel]):
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
             self._runnable.kind.destination(self._link),
             arguments=self._arguments,
-            ack_mode=ack_mode(settings),
+            ack_mode=ack_mode(settings, reads_stream=self._place is not None),
             # Another prefetch needs another consumer, and what is on its way to the first would come twice.
             prefetch=settings.prefetch_count or (None if self._place is None else prefetch.NEAR),
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
@@ -300,6 +308,16 @@ def _is_quorum(source: ShovelSource) -> bool | None:
     if isinstance(source, ExchangeSource):
         return False
     return True if isinstance(source, QueueSource) and source.is_quorum else None
+
+
+async def _count_if_shown(control: Shared, queue: str) -> int | None:
+    """The number of messages at an address of RabbitMQ 4, which shows none while it has an alarm."""
+    try:
+        return await count_messages(control, queue)
+    except BrokerError as error:
+        if isinstance(error.__cause__, ChannelClosedError) and error.__cause__.code == RESOURCE_ERROR:
+            return None
+        raise
 
 
 async def _unknown() -> None:

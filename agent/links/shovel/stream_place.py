@@ -19,7 +19,7 @@ import structlog
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import Opener
-from agent.amqp.failures import one_line
+from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.publisher import NoQueueError, Publisher
 from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
@@ -37,7 +37,7 @@ from agent.links.shovel.queues import ensure_queue
 
 BEFORE_ALL: Final = -1  # the place in a stream of which nothing is copied yet
 EVERY: Final = 1.0  # seconds
-COMES_WITHIN: Final = 5.0  # a queue delivers what it has at once
+COMES_WITHIN: Final = 5.0  # a stream delivers what it has at once
 LAST_PATIENCE: Final = 5.0
 _LARGEST_RECORD: Final = 4096
 _PERSISTENT: Final = encode("delivery_mode", 2)
@@ -83,6 +83,11 @@ class StreamPlace:
         """Forget what sessions here have reached: another agent has gone on meanwhile."""
         self._flow = self._reached = self._remembered = self._absent = None
 
+    def look_again(self) -> None:
+        """Look again whether the stream has the place: an operator asks for it. Until then another stream that grows
+        past it would be taken for the former one."""
+        self._absent = None
+
     # The beginning of a session
 
     async def begin(self, connection: Connection, arguments: Table, *, is_new: bool, spare: Opener) -> Table:
@@ -107,15 +112,14 @@ class StreamPlace:
     async def _find(self, connection: Connection, spare: Opener) -> int | None:
         """The place to go on behind; None for the first time. The message is read only where the place isn't known:
         each time counts as a delivery, and a policy may limit these."""
-        reached, self._flow = self.offset, None
+        reached, self._flow, was_missing = self.offset, None, False
         try:
             was_missing = await self._ensure(connection, spare)
-            if reached is not None and not (was_missing and reached == self._remembered):
-                return reached
-            [record] = [None] if was_missing else await _first_messages(connection, self.queue, ())
-        except PermanentError as error:
+        except PermanentError as error:  # it may be there nevertheless
             self._note_unremembered(error)
+        if reached is not None and not (was_missing and reached == self._remembered):
             return reached
+        record = None if was_missing else await self._record(spare)
         self._reached = None if record is None else self._parsed(record.body, connection.where)
         self._remembered, self._is_delivered = self._reached, record is not None
         return self._reached
@@ -125,6 +129,41 @@ class StreamPlace:
         0 too while most nodes of a cluster are down."""
         arguments = offset_queue(limits_deliveries=connection.server.limits_deliveries)
         return (await ensure_queue(connection, QueueSource(self.queue, arguments), spare=spare)).was_missing
+
+    async def _record(self, spare: Opener) -> Message | None:
+        """The queue's message; None if the broker says that there is none. A place that isn't read would be taken for a
+        first run, and overwritten.
+
+        Only the queue's leader can answer a basic.get, and brokers close the connection where there is none, so it is
+        asked on a spare one. Who holds the message counts as a consumer.
+        """
+        found: list[Message] = []
+        async with await spare() as connection:
+            channel = connection.wire.begin_channel()
+            channel.on_message = found.append
+            try:
+                got = await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=self.queue)
+                if got.method is methods.BASIC_GET_OK:
+                    return found[0]
+                asked = {"queue": self.queue, "passive": True}
+                counted = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **asked)
+            except ChannelClosedError as error:
+                if error.code == NOT_FOUND:
+                    return None
+                raise refusal(connection, f"reading in {self.queue!r} how far the stream is copied", error) from error
+            except TransientError as error:
+                raise TransientError(
+                    f"{connection.where}: queue {self.queue!r} doesn't show how far the stream is copied; the shovel "
+                    f"tries again: {one_line(str(error))}"
+                ) from error
+            finally:
+                channel.leave()
+        if counted["messages"] or counted["consumers"]:
+            raise TransientError(
+                f"{connection.where}: somebody else looks into queue {self.queue!r}, which holds how far the stream is "
+                "copied; the shovel tries again"
+            )
+        return None
 
     def _parsed(self, record: bytes, where: str) -> int | None:
         """The offset of a message; None if it is that of another stream, which the shovel has copied before."""
@@ -149,11 +188,16 @@ class StreamPlace:
             found, last = await _first_messages(connection, self._stream, *(_beginning_at((), each) for each in starts))
             first, of_last = _offset_of(found), _offset_of(last)
             self._absent = place if first is None and of_last is not None and of_last <= place else None
-        if first is None:
+        if self._absent == place:
             raise TransientError(
                 f"{connection.where}: stream {self._stream!r} ends before offset {place}, up to which it was copied: "
                 f"was it deleted and declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then "
-                f"it begins at its {STREAM_OFFSET}"
+                f"it begins at its {STREAM_OFFSET}. If a replica was only late, restart the shovel"
+            )
+        if first is None:
+            raise TransientError(
+                f"{connection.where}: stream {self._stream!r} delivers nothing at offset {place}, up to which it was "
+                f"copied, within {COMES_WITHIN:g} s; the shovel tries again"
             )
         if first > place + 1:
             self._missed = (
@@ -238,9 +282,9 @@ class StreamPlace:
             await shared.release()
 
 
-async def _first_messages(connection: Connection, queue: str, *consumers: Table) -> list[Message | None]:
-    """The first message that a queue delivers to each of these consumers, given by their arguments, once the first one
-    has any, or none comes. The messages stay in the queue."""
+async def _first_messages(connection: Connection, stream: str, *consumers: Table) -> list[Message | None]:
+    """The first message that a stream delivers to each of these consumers, given by their arguments, once the first one
+    has any, or none comes."""
     first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     tags = [f"{names.AGENT_PREFIX}looking {number}" for number in range(len(consumers))]
     found: dict[str, Message] = {}
@@ -256,13 +300,13 @@ async def _first_messages(connection: Connection, queue: str, *consumers: Table)
     try:
         await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
         for tag, arguments in zip(tags, consumers, strict=True):
-            consumed = {"queue": queue, "consumer_tag": tag, "arguments": arguments}
+            consumed = {"queue": stream, "consumer_tag": tag, "arguments": arguments}
             await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
         await asyncio.wait((first, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
         if channel.closed.done() and not first.done():
             raise channel.closed.result()
     except ChannelClosedError as error:
-        raise refusal(connection, f"looking into {queue!r}", error) from error
+        raise refusal(connection, f"looking into {stream!r}", error) from error
     finally:
         channel.leave()
     return [found.get(tag) for tag in tags]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
+from agent.core.rules.quarantine import LINK, move_command
+from agent.core.rules.quarantine import QUEUE as QUARANTINE
 from tests.integration.federation.conftest import SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.moves.scene import NEW, OLD, TYPES, Moves, fill, publish, queue, waits
@@ -136,6 +139,8 @@ def test_a_match_passes_the_others_which_keep_their_order(at: Site, kind: str, m
     publish(at, OLD, ((body, {"n": int(body) % 3, "eu": int(body) % 2 == 0}) for body in numbered(3_000)))
     account = moves.run(at.uri, "--to-queue", NEW, "--match", "n=1", "--match", "eu=true")
     assert (account["moved"], account["left"], account["waiting"]) == (500, {"not_chosen": 2_500}, 2_500)
+    counts = kind == "quorum" and at.node.release.root.name != "sid"
+    assert account["counts_deliveries"] is counts, "4.3 forgives what is returned"
     chosen = [body for body in numbered(3_000) if int(body) % 6 == 4]
     assert at.take(500, queue=NEW) == chosen
     assert at.take(2_500, queue=OLD) == [body for body in numbered(3_000) if body not in set(chosen)]
@@ -190,6 +195,7 @@ def test_what_is_missing_or_makes_no_sense_is_an_error(here: Site, moves: Moves)
     assert "are the same queue" in moves.refused(*source, OLD, "--to-queue", OLD)
     assert "give one of" in moves.refused(*source, OLD)
     assert "--key needs" in moves.refused(*source, OLD, "--redrive", "--key", "k")
+    assert "longer than 255 bytes" in moves.refused(*source, OLD, "--to-exchange", "amq.direct", "--key", "k" * 256)
     assert "write HEADER=VALUE" in moves.refused(*source, OLD, "--redrive", "--match", "n")
     assert "without -c" in moves.refused("--from", "origin", "--queue", OLD, "--redrive")
 
@@ -205,6 +211,25 @@ def test_ends_have_the_names_of_a_configuration(here: Site, there: Site, moves: 
     assert "did you mean 'origin'" in moves.refused(*named, "--from", "origni", "--queue", OLD)
     assert moves.run("origin", *named)["moved"] == 3
     assert here.take(3, queue=NEW) == numbered(3)
+
+
+def test_the_command_that_a_link_shows_takes_its_messages_out_of_quarantine(
+    here: Site, there: Site, moves: Moves
+) -> None:
+    queue(there, QUARANTINE)
+    queue(there, NEW)
+    for number in range(4):
+        publish(there, QUARANTINE, [(str(number), {LINK: f"0000000{number % 2}"})])
+    config = moves.directory / "agent.yaml"
+    upstreams = {"the origin": {"uri": there.uri}}
+    config.write_text(json.dumps({"downstream": {"uri": here.uri}, "vhosts": {here.vhost: {"upstreams": upstreams}}}))
+    shown = move_command("00000001", vhost=here.vhost, upstream="the origin")
+    values = {"FILE": str(config), "QUEUE": NEW}
+    _, *command = (values.get(word, word) for word in shlex.split(shown))
+    ran = moves.lab.agents.run(command, cwd=moves.directory, environment={}, deadline=60)
+    assert ran.status == 0, ran
+    assert there.take(2, queue=NEW) == ["1", "3"]
+    waits(there, 2, QUARANTINE)
 
 
 @on_releases

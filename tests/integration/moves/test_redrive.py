@@ -86,3 +86,25 @@ def test_what_has_nowhere_to_go_stays(at: Site, moves: Moves) -> None:
     assert (account["moved"], account["left"]) == (10, {"no_exchange": 20, "never_dead_lettered": 1})
     assert at.take(10, queue="work") == [str(number) for number in range(0, 30, 3)], "each once"
     assert at.take(21, queue=DEAD) == [*(str(number) for number in range(30) if number % 3), "never died"]
+
+
+def test_an_exchange_that_may_not_be_written_to_keeps_no_others_back(
+    at: Site, moves: Moves, name: Callable[[str], str]
+) -> None:
+    queue(at, DEAD)
+    queue(at, "work", arguments=TO_DEAD)
+    for exchange in ("closed", "open"):
+        at.exchange(exchange).bind("k", name="work", exchange=exchange)
+    for number in range(20):
+        publish(at, "k", [(str(number), {})], exchange="closed" if number % 2 else "open")
+    reject(at, "work", 20)
+    user, admin = name("mover"), at.node.admin
+    admin.user(user, "secret")
+    try:
+        admin.permissions(at.vhost, user, configure=".*", read=".*", write="^open$")
+        uri = at.uri.replace("guest:guest", f"{user}:secret")
+        account = moves.run(uri, "--redrive", queue=DEAD, status=4)
+    finally:
+        admin.delete("users", user)
+    assert (account["moved"], account["left"], account["error"]) == (10, {"exchange_not_allowed": 10}, None)
+    assert at.take(10, queue=DEAD) == [str(number) for number in range(1, 20, 2)]

@@ -77,6 +77,9 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     command = "federation-agent quarantine list -c FILE --link 00000001"
     expect(page.locator("#detail-quarantine")).to_contain_text("3 messages in quarantine")
     expect(page.locator("#detail-quarantine-command")).to_have_text(command)
+    expect(page.locator("#detail-quarantine-move")).to_contain_text(
+        "--match x-quarantine-link=00000001 --to-queue QUEUE"
+    )
 
 
 @pytest.mark.thorough

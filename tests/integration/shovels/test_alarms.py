@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.integration.shovels.shoveling import ask, error_of, named, running, shovel, shovels
 from tests.lab.node import Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
@@ -55,6 +55,7 @@ def test_at_the_destination(
         agent.wait_for("blocked", named(here))
         [found] = ask(agent, "/api/shovels")
         assert (found["state"], found["blocked_status"]) == ("blocked", "blocked")
+        assert error_of(agent, here) == "shovel destination blocked: low on memory"
         here.publish(numbered(COUNT), "src", exchange="")
         assert depth(there.uri, "dest") == 0
         if ack_mode != "no-ack":

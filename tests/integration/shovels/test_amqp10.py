@@ -15,7 +15,17 @@ from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovels, wait_error
-from tests.integration.shovels.test_resets import COUNT, PREFETCH, RESETS, ProxyTo, all_taken, reconnects, reset_while
+from tests.integration.shovels.test_resets import (
+    COUNT,
+    PREFETCH,
+    RESETS,
+    ProxyTo,
+    all_taken,
+    interrupted,
+    reconnects,
+    reset_while,
+)
+from tests.lab.amqp10_client import Amqp10Client
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
@@ -39,6 +49,10 @@ class Amqp10:
 
     def address(self, queue: str) -> str:
         return f"/queues/{quote(queue, safe='')}" if self.is_in_core else f"/amq/queue/{queue}"
+
+    def user(self) -> Amqp10Client:
+        """A user's program there."""
+        return Amqp10Client(self.site.node, self.site.vhost, is_old=not self.is_in_core)
 
     def end(self, which: str, queue: str, *, port: int | None = None) -> dict[str, Any]:
         """The keys of one end of a shovel."""
@@ -126,6 +140,26 @@ def lose_nothing(
     log.info("%s, %s: of %d messages %d repeated", kind, end, count, came.total() - len(came))
     assert came.total() - len(came) <= RESETS * PREFETCH
     return agent
+
+
+@pytest.mark.thorough
+def test_so_many_messages_and_hardly_more(agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo) -> None:
+    """None too few, whatever is reset: what comes twice counts once. Too many are those whose acknowledgements were on
+    their way."""
+    ten.site.queue(name="src").publish(numbered(COUNT), "src", exchange="")
+    here.queue(name="dest")
+    proxy = proxy_to(ten.site.node)
+    proxy.delay(0.1)  # for which acknowledgements are on their way
+    wanted = COUNT * 3 // 4
+    definition = ends("from", ten, here, ports=(proxy.port, None)) | {"src-delete-after": wanted}
+    definition |= {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
+    agent = interrupted(agent_of(here.node), here, proxy, definition)
+    agent.wait_for("terminated", named(here))
+    came = set(all_taken(here))
+    assert set(numbered(wanted)) <= came
+    assert len(came) <= wanted + RESETS * PREFETCH
+    eventually(lambda: depth(ten.site.uri, "src") == COUNT - len(came), what="all others are back")
+    log.info("%d of %d moved too many", len(came) - wanted, wanted)
 
 
 def test_a_missing_address(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:

@@ -15,7 +15,6 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovels, wait_error
 from tests.integration.shovels.test_amqp10 import KINDS, Amqp10, ends, sites
-from tests.lab import proton_user
 from tests.lab.user_program import depth, messages, numbered
 from tests.lab.waiting import eventually
 from tests.tiers import thorough
@@ -106,8 +105,10 @@ def test_forward_and_timestamp_annotations(agent_of: AgentOf, here: Site, ten: A
         source.publish(["m"], "src", exchange="", headers={"mine": "yes"})
     else:  # 3.10 loses headers, from 0-9-1 to 1.0
         sent = {"body": "m", "properties": {"mine": "yes"}}
-        proton_user.send(source.node, source.vhost, ten.address("src"), [sent])
-    [found] = proton_user.take(ten.site.node, ten.site.vhost, ten.address("dest"), 1)
+        with ten.user() as user:
+            user.send("src", sent)
+    with ten.user() as user:
+        [found] = user.take("dest", 1)
     annotations, cluster = found["annotations"], here.node.admin.get("cluster-name")["name"]
     assert {name: annotations[name] for name in TEXTS} == {
         "x-opt-shovelled-by": cluster,
@@ -121,10 +122,11 @@ def test_forward_and_timestamp_annotations(agent_of: AgentOf, here: Site, ten: A
 
 
 def test_a_source_of_1_0_and_forward_headers(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
-    source, destination = furnished("from", ten, here)
+    _, destination = furnished("from", ten, here)
     running(agent_of(here.node), here, ends("from", ten, here) | FORWARDED)
     sent = {"body": "m", "properties": {"mine": "yes", "number": 5}, "id": "1", "content_type": "text/plain"}
-    assert proton_user.send(source.node, source.vhost, ten.address("src"), [sent]) == ["accepted"]
+    with ten.user() as user:
+        assert user.send("src", sent) == ["accepted"]
     [found] = messages(destination.uri, "dest", 1)
     headers: dict[str, Any] = {**found.headers}
     assert (headers["mine"], headers["number"]) == ("yes", 5)
@@ -149,10 +151,11 @@ MESSAGES: Final[list[dict[str, Any]]] = [
 def test_messages_arrive_as_they_were_sent(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
     """From 1.0 to 1.0: every property, every kind of body."""
     furnished("both", core, here)
-    node, vhost = core.site.node, core.site.vhost
     running(agent_of(here.node), here, ends("both", core, here))
-    assert proton_user.send(node, vhost, core.address("src"), MESSAGES) == ["accepted"] * len(MESSAGES)
-    for sent, found in zip(MESSAGES, proton_user.take(node, vhost, core.address("dest"), len(MESSAGES)), strict=True):
+    with core.user() as user:
+        assert user.send("src", *MESSAGES) == ["accepted"] * len(MESSAGES)
+        came = user.take("dest", len(MESSAGES))
+    for sent, found in zip(MESSAGES, came, strict=True):
         expected = {"durable": True} | {name: each for name, each in sent.items() if name != "annotations"}
         assert found.items() >= expected.items()
         assert found["annotations"].items() >= dict(sent.get("annotations", {})).items()

@@ -54,9 +54,31 @@ def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str
     assert [each.body.decode() for each in found] == numbered(2_000)
     headers: dict[str, Any] = {**found[0].headers}
     assert headers["mine"] == "yes"
-    assert headers["x-shovelled"][0]["shovel-name"] == "drain"
+    assert headers["x-opt-shovel-name"] == "drain"
     assert depth(own.uri, "src") == 0
     eventually(lambda: tags(own) == ["mine"], what="the consumer is named")
+
+
+@pytest.mark.versions
+def test_it_adds_what_the_plugins_local_shovel_adds(agent_of: AgentOf, borrowed: Borrowed) -> None:
+    node = borrowed(release=IN_CORE, plugins=NATIVE_PLUGINS)
+    own = Site(node, "/")
+    keys: dict[str, Any] = {"src-protocol": "local", "src-uri": "amqp://", "dest-protocol": "local"}
+    keys |= {"dest-uri": "amqp://", "dest-add-forward-headers": True, "dest-add-timestamp-header": True}
+    parameter(own, keys | {"src-queue": "a", "dest-queue": "theirs"}, "s")
+    sections = shovels(keys | {"src-queue": "b", "dest-queue": "ours"}, "t")
+    agent_of(node).write({own.vhost: sections}).start().wait_for("running", named(own, "t"))
+    forged: dict[str, Any] = {"x-opt-shovelled-by": "another", "x-opt-shovelled-timestamp": 1, "own": "kept"}
+    for queue in ("a", "b"):
+        own.publish(["none"], queue, exchange="")
+        own.publish(["some"], queue, exchange="", headers=forged)
+    theirs, ours = messages(own.uri, "theirs", 2), messages(own.uri, "ours", 2)
+    for their, our in zip(theirs, ours, strict=True):
+        written: dict[str, Any] = {**their.headers}
+        expected = written | {"x-opt-shovel-name": "t"}
+        found: dict[str, Any] = {**our.headers}
+        assert abs(found.pop("x-opt-shovelled-timestamp") - expected.pop("x-opt-shovelled-timestamp")) < 60_000
+        assert found == expected
 
 
 def tags(site: Site) -> list[str]:
@@ -95,7 +117,7 @@ def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
 def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str) -> None:
     own = core.site
     for name in ("src", "dest"):

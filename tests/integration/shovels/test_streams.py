@@ -16,7 +16,7 @@ from tests.integration.shovels.shoveling import SHOVEL, ask, named, running, sho
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
-from tests.lab.user_program import BATCH, depth, messages, numbered
+from tests.lab.user_program import BATCH, depth, messages, numbered, times
 from tests.lab.waiting import eventually
 
 COUNT: Final = 20_000
@@ -263,12 +263,40 @@ def test_what_the_destination_refuses_is_copied_later(agent_of: AgentOf, here: S
     assert agent.history(here.vhost, SHOVEL, "").count("backoff") == 0
 
 
+@pytest.mark.thorough
+def test_what_is_refused_and_too_large_to_keep_is_not_read_again_forever(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Each time, what another destination takes would be copied there again."""
+    declare_stream(there)
+    there.exchange("x", "direct").bind("full", name="src", exchange="x").bind("free", name="src", exchange="x")
+    here.exchange("x", "direct").queue("free", name="free", exchange="x").queue("full", name="full", exchange="x")
+    full = {"max-length": 1, "overflow": "reject-publish"}
+    here.node.admin.policy(here.vhost, "full", "^full$", definition=full)
+    here.publish(["first"], "full", exchange="x")
+    bodies = [body + "x" * 1_000_000 for body in numbered(40)]
+    for body in bodies:
+        there.publish([body], "full", exchange="x")
+        there.publish([body], "free", exchange="x")
+    agent = running(agent_of(here.node), here, copying(there, here, dest_exchange="x"))
+    eventually(lambda: "refused by the downstream" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
+    before = 0
+    while before != (count := agent.history(here.vhost, SHOVEL, "").count("backoff")) or not count:
+        assert count < 6, "200 messages are read ahead, then 50, 12, 3, 1"
+        before = count
+        time.sleep(8)  # a session that fails is followed by another within 0.2 s, and takes 2
+    here.node.admin.delete("policies", here.vhost, "full")
+    assert times(here.take(41, queue="full", deadline=LATE)).keys() == {"first", *bodies}
+    copied = times(here.take(40, queue="free", deadline=LATE))
+    assert copied.keys() == set(bodies) and max(copied.values()) <= 5
+
+
 def test_without_permission_to_remember_it_copies_and_says_so(
     agent_of: AgentOf, here: Site, there: Site, name: Callable[[str], str]
 ) -> None:
     user = name("copier")
     there.node.admin.user(user, "p")
-    there.node.admin.permissions(there.vhost, user, configure="^$", write="^$", read="^src$")
+    there.node.admin.permissions(there.vhost, user, configure="^$", write="^$", read="^(src|federation-agent: .*)$")
     declare_stream(there)
     there.publish(numbered(10), "src", exchange="")
     definition = copying(there, here) | {"src-uri": there.node.uri(there.vhost, user, "p")}
@@ -286,6 +314,32 @@ def test_without_permission_to_remember_it_copies_and_says_so(
     )
     eventually(lambda: not ask(agent, "/api/links")[0]["error"], LATE, what="it is remembered, and noted no more")
     eventually(lambda: remembered(there, here) == 14, what="the place")
+    there.node.admin.delete("users", user)
+
+
+def test_a_place_that_may_not_be_read_is_neither_guessed_nor_overwritten(
+    agent_of: AgentOf, here: Site, stream_site: Site, name: Callable[[str], str]
+) -> None:
+    there = stream_site
+    user, granted = name("copier"), "^(src|amq\\.default|federation-agent: .*)$"
+    there.node.admin.user(user, "p")
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read=granted)
+    there.publish(numbered(10), "src", exchange="")
+    definition = copying(there, here, "next") | {"src-uri": there.node.uri(there.vhost, user, "p")}
+    agent = running(agent_of(here.node), here, definition)
+    there.publish(numbered(10, start=10), "src", exchange="")
+    eventually(lambda: remembered(there, here) == 19, LATE, what="all is remembered")
+    assert agent.terminate() == 0
+    there.publish(numbered(10, start=20), "src", exchange="")
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read="^src$")
+    agent.start()
+    agent.wait_for("invalid", named(here))
+    assert offset_queue(here) in ask(agent, "/api/links")[0]["error"]
+    assert remembered(there, here) == 19
+    there.node.admin.permissions(there.vhost, user, configure=granted, write=granted, read=granted)
+    [link] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{link['id']}/restart", "POST")
+    assert here.take(20, queue="dest") == numbered(20, start=10)
     there.node.admin.delete("users", user)
 
 

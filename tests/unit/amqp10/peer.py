@@ -65,6 +65,7 @@ class Peer:
         frame_max: int | None = None,
         patience: float = PATIENCE,
         clock: Callable[[], float] = lambda: 0.0,
+        **of_terminus: Any,
     ) -> Peer:
         """Connected, and nothing said yet; no work takes any time unless `clock` says so."""
         terms = Terms(
@@ -77,7 +78,7 @@ class Peer:
             frame_max=frame_max,
             patience=patience,
         )
-        terminus = Terminus(address, is_source=is_source, is_bare=is_bare)
+        terminus = Terminus(address, is_source=is_source, is_bare=is_bare, **of_terminus)
         translator = Translator(
             terms, terminus, name="Shovel s", hostname="vhost:v", is_anonymous=is_anonymous, clock=clock
         )

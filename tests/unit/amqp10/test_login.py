@@ -102,6 +102,22 @@ async def test_a_refused_login() -> None:
     assert str(error) == "shovel end: login refused for user 'u': check user and password in its URI"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        ({"is_anonymous": True}, "ANONYMOUS logins, though it offers them: write a user and a password into the URI"),
+        ({"mechanisms": (Mechanism.EXTERNAL,)}, "login by client certificate refused"),
+    ],
+)
+async def test_a_refused_login_that_names_no_user(wanted: dict[str, Any], shown: str) -> None:
+    peer = await offered(*ALL, **wanted)
+    peer.sasl(performatives.SASL_OUTCOME, code=1)
+    error = await end_of(peer)
+    assert isinstance(error, PermanentError)
+    assert shown in str(error) and "'u'" not in str(error)
+    assert error.failure.user == peer.wire.closed.result().failure.user == ""
+
+
 @pytest.mark.parametrize("code", [2, 3, 4, 255])
 async def test_a_login_that_the_broker_cant_check_is_tried_again(code: int) -> None:
     peer = await offered(*ALL)

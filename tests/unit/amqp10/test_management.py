@@ -39,6 +39,28 @@ def counts(messages: Value, consumers: Value) -> Value:
     return Value("map", tuple((Value("string", name), value) for name, value in pairs))
 
 
+@pytest.mark.parametrize(("first", "then"), [(0, 0), (1, 0), (1, 1)])
+async def test_a_broker_that_takes_nothing_is_asked_nothing(first: int, then: int) -> None:
+    """As RabbitMQ 4 while it has an alarm. Who asks has an answer at once, and asks before the session has begun."""
+    peer = await Peer.made(is_source=True, address="/queues/q").open(properties=RABBITMQ)
+    channel = peer.wire.begin_channel()
+    asking = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+    await turn()
+    assert not asking.done()
+    peer.say(performatives.BEGIN, remote_channel=0, next_outgoing_id=0, incoming_window=first, outgoing_window=1)
+    peer.flow(window=then)
+    for is_source in (False, True):
+        peer.attach(is_source=is_source, handle=int(is_source), name="management")
+    peer.flow(handle=0, delivery_count=0, link_credit=1, window=then)
+    await turn()
+    assert [each.name for each in peer.heard()].count("transfer") == then
+    if not then:
+        with pytest.raises(ChannelClosedError, match="takes no requests: it has an alarm"):
+            asking.result()
+    assert asking.done() is not bool(then)
+    assert not peer.wire.closed.done()
+
+
 @pytest.mark.parametrize(("passive", "subject"), [(True, "GET"), (False, "PUT")])
 async def test_the_numbers_of_a_queue(*, passive: bool, subject: str) -> None:
     peer, _, asking = await asked(passive=passive)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
+from agent.amqp10.receiving import MOST_ABORTED
 from tests.unit.amqp.wire.link import pieces, turn
 from tests.unit.amqp10.peer import Said, Source, message, said, transfer
 
@@ -38,6 +41,13 @@ async def test_a_consumer_attaches_and_gives_credit() -> None:
     attach, flow = source.peer.heard()
     assert (attach["role"], attach["snd_settle_mode"], attach["source"]["address"].value) == (True, 0, "address")
     assert credit([flow]) == [(0, 7)]
+
+
+async def test_a_link_has_an_operators_name() -> None:
+    for name, shown in ((None, "Shovel s 1"), ("mine", "mine")):
+        source = await Source.made(link_name=name)
+        attach, _ = source.peer.heard()
+        assert attach["name"] == shown
 
 
 async def test_credit_is_given_back_with_what_is_settled_but_not_for_each() -> None:
@@ -81,6 +91,40 @@ async def test_messages_are_released_accepted_and_settled_out_of_order() -> None
         ("accepted", 0, 2),
         ("released", 4, 4),
     ]
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+async def test_a_limit_is_answered_once_what_was_settled_before_is_read(*, is_counted: bool) -> None:
+    """Only where messages are counted: for others nobody asks for it."""
+    source = await Source.made(is_counted=is_counted)
+    await source.deliver(*range(6))
+    source.peer.heard()
+    source.settle(2, multiple=True)
+    source.settle(4)
+    asked = [await limit(source)]
+    source.settle(3)
+    asked.append(await limit(source))
+    dispositions = [each for each in source.peer.heard() if each.name == "disposition"]
+    assert [each["settled"] for each in dispositions] == [not is_counted] * 3
+    if is_counted:
+        assert not any(each.done() for each in asked)
+        source.peer.say(performatives.DISPOSITION, role=False, first=0, last=1, settled=True)
+        source.peer.say(performatives.DISPOSITION, role=False, first=3, settled=False)
+        await turn()
+        assert not any(each.done() for each in asked)
+        source.peer.say(performatives.DISPOSITION, role=False, first=3, settled=True)
+        await turn()
+        assert [each.done() for each in asked] == [True, False]
+        source.peer.say(performatives.DISPOSITION, role=False, first=2, settled=True)
+        await turn()
+    assert all(each.done() for each in asked)
+    assert (await limit(source)).done()
+
+
+async def limit(source: Source) -> asyncio.Future[Call]:
+    asked = source.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=10)
+    await turn()
+    return asked
 
 
 @pytest.mark.parametrize("version", ["4.1.0", RABBITMQ_3])
@@ -153,13 +197,51 @@ async def test_a_message_that_isnt_finished_is_no_message() -> None:
     assert settled(source.peer.heard()) == [("accepted", 1, 1)]
 
 
-async def test_a_message_is_given_up_midway_while_others_are_open() -> None:
-    """Their ids are counted on from the first one, so the connection ends and they come again."""
-    source = await Source.made()
-    await source.deliver(0)
-    source.peer.feed(transfer(1, b"begin", more=True) + transfer(1, b"", aborted=True))
-    await source.deliver(2)
-    assert source.peer.error == "broken AMQP 1.0: delivery ids that don't follow one another"
+async def abort(source: Source, number: int) -> None:
+    source.peer.feed(transfer(number, b"begin", more=True) + transfer(number, b"", aborted=True))
+    await turn()
+
+
+@pytest.mark.parametrize("first", [0, LAST - 2])
+async def test_messages_are_given_up_midway_while_others_are_open(first: int) -> None:
+    source = await Source.made(prefetch=20)
+    ids = [(first + number) % 2**32 for number in range(9)]
+    await source.deliver(ids[0])
+    await abort(source, ids[1])
+    await source.deliver(ids[2], ids[3])
+    await abort(source, ids[4])
+    await abort(source, ids[5])
+    await source.deliver(*ids[6:])
+    assert source.bodies == [message(b"%d" % ids[number]) for number in (0, 2, 3, 6, 7, 8)]
+    source.peer.heard()
+    source.settle(3)
+    source.settle(1)
+    source.settle(5, multiple=True)
+    source.settle(6, is_accepted=False)
+    assert settled(source.peer.heard()) == [
+        ("accepted", ids[3], ids[3]),
+        ("accepted", ids[0], ids[0]),
+        ("accepted", ids[2], ids[7]),
+        ("released", ids[8], ids[8]),
+    ]
+    assert not source.peer.wire.closed.done()
+
+
+@pytest.mark.parametrize("stays_open", [True, False])
+async def test_messages_that_are_given_up_are_bounded_beside_one_that_stays_open(*, stays_open: bool) -> None:
+    source = await Source.made(prefetch=20)
+    if stays_open:
+        await source.deliver(0)
+    else:
+        await abort(source, 0)
+    for number in range(1, 2 * MOST_ABORTED + 3, 2):
+        await source.deliver(number)
+        await abort(source, number + 1)
+        if not source.peer.wire.closed.done():
+            source.settle(len(source.came))
+    assert source.peer.wire.closed.done() is stays_open
+    if stays_open:
+        assert source.peer.error.endswith("101 aborted messages between others that aren't settled")
 
 
 @pytest.mark.parametrize("first", [0, 1, 77, LAST - 2, LAST])

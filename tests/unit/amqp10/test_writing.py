@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import encode_table
@@ -17,7 +18,7 @@ from agent.amqp10.types import Value
 from agent.core.fields import text
 from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
-from tests.unit.amqp10.peer import MUCH, Said, Source, Target, message
+from tests.unit.amqp10.peer import MUCH, Peer, Said, Source, Target, message
 
 ACK, NACK = "basic.ack", "basic.nack"
 
@@ -259,6 +260,45 @@ async def test_no_more_waits_than_is_allowed() -> None:
     target.peer.flow(handle=0, delivery_count=0, link_credit=5)
     assert not feeder.inbound.is_held
     assert len(whole(target.transfers())) == 5
+
+
+@pytest.mark.parametrize(
+    ("credit", "window", "consumers"),
+    [(5, MUCH, 1), (0, MUCH, 0), (None, MUCH, 0), (5, 0, 0)],
+)
+def test_a_look_shows_if_the_peer_takes_messages(credit: int | None, window: int, consumers: int) -> None:
+    async def scenario() -> None:
+        peer = await Peer.made().open()
+        channel = await peer.begin(window=window)
+        asked = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+        await turn()
+        for _ in range(3):  # says it again and again
+            peer.attach(is_source=False)
+        if credit is not None:
+            peer.flow(handle=0, delivery_count=0, link_credit=credit, window=window)
+        await turn()
+        assert asked.done() is bool(consumers)
+        await asyncio.sleep(BLOCKED_AFTER * 1.1)
+        assert (await asked)["consumers"] == consumers
+        assert not peer.wire.closed.done()
+
+    in_virtual_time(scenario())
+
+
+def test_a_look_that_ends_before_credit_comes_has_one_answer() -> None:
+    async def scenario() -> None:
+        peer = await Peer.made().open()
+        channel = await peer.begin()
+        asked = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+        await turn()
+        peer.attach(is_source=False)
+        peer.say(performatives.END)
+        await asyncio.sleep(BLOCKED_AFTER * 1.1)
+        with pytest.raises(ChannelClosedError):
+            await asked
+        assert not peer.wire.closed.done()
+
+    in_virtual_time(scenario())
 
 
 def test_a_destination_without_credit_is_shown_as_blocked_until_it_gives_some() -> None:

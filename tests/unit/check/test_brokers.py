@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from agent.check.brokers import (
     judge_addresses,
     judge_broker,
     judge_clock,
+    judge_credit,
     judge_nodes,
     judge_pair,
     judge_unseen,
@@ -53,12 +55,20 @@ def test_without_a_quarantine_messages_stay_at_their_source() -> None:
     assert list(judge_pair(opened(product="ActiveMQ"), opened(limits_deliveries=True))) == []
 
 
-def judged(source: str, destination: str, *, outlook: Outlook = Outlook.RUN, **broker: object) -> list[Finding]:
+def judged(
+    source: str,
+    destination: str,
+    *,
+    outlook: Outlook = Outlook.RUN,
+    without: Container[str] = (),
+    **broker: object,
+) -> list[Finding]:
     link = shovel_link(AddressSource(source))
     link = replace(link, shovel=replace(link.shovel, destination=AddressDestination(destination)))
     ends = ends_of(PlannedLink(link, outlook, "", ""), ())
     facts = {end: (opened(**broker),) for end in (ends.source, ends.destination)}
-    return list(judge_addresses(CheckContext((ends,), facts, "c", BrokerApis(()))))
+    context = CheckContext((ends,), facts, "c", BrokerApis(()))
+    return [*judge_addresses(context), *judge_credit(context, without)]
 
 
 def test_an_address_of_a_form_that_is_on_its_way_out() -> None:
@@ -70,6 +80,13 @@ def test_an_address_of_a_form_that_is_on_its_way_out() -> None:
     assert judged("/queue/a", "/topic/k") == []  # of a release before 4.0
     assert judged("a", "b", product="ActiveMQ") == []
     assert judged("/queue/a", "/topic/k", limits_deliveries=True, outlook=Outlook.INVALID) == []  # its error says it
+
+
+def test_an_address_without_credit_is_named_with_its_shovel() -> None:
+    [found] = judged("a", "b", product="ActiveMQ", without={shovel_link().id})
+    assert (found.level, found.links) == (FindingLevel.WARNING, ("//s",))
+    assert "'b' gives no credit" in found.message
+    assert judged("a", "b", product="ActiveMQ", without={"another"}) == []
 
 
 @pytest.mark.parametrize(("difference", "found"), [(0.0, 0), (4.9, 0), (-4.9, 0), (6.0, 1), (-6.0, 1)])

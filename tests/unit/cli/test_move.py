@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from agent.amqp.data.rewriting import Destination
 from agent.cli import move
 from agent.core.rules.moves import MoveAccount
-from agent.errors import TransientError
+from agent.errors import TransientError, UsageError
 from agent.links.ends import End
 from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import Move
@@ -62,12 +64,45 @@ def test_a_dry_run_says_where_they_would_go(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "vhost", "host"),
+    [
+        ("eu/1", "v", "one"),
+        ("v/eu/1", "v", "one"),
+        ("v/downstream", "v", "two"),
+        ("downstream", "/", "own"),
+        ("w/downstream", "/", "own"),
+        ("w/origin", "w", "three"),
+        ("origin", None, "2 upstreams are called so"),
+        ("v/1", None, "no such upstream"),
+    ],
+)
+async def test_a_broker_by_its_name(tmp_path: Path, text: str, vhost: str | None, host: str) -> None:
+    upstreams = {
+        "v": {"eu/1": "one", "downstream": "two", "origin": "four"},
+        "w": {"origin": "three"},
+    }
+    path = tmp_path / "agent.json"
+    made = {each: {name: {"uri": f"amqp://{at}"} for name, at in there.items()} for each, there in upstreams.items()}
+    vhosts = {each: {"upstreams": there} for each, there in made.items()}
+    path.write_text(json.dumps({"downstream": {"uri": "amqp://own"}, "vhosts": vhosts}))
+    if " " in host:
+        with pytest.raises(UsageError, match=host):
+            await move.named_end(path, "--from", "source", text)
+        return
+    end = await move.named_end(path, "--from", "source", text)
+    assert (end.default_vhost, end.uris[0].host) == (vhost, host)
+
+
 async def test_the_progress() -> None:
+    limited = Move(End("source", ()), End("destination", ()), MoveOptions("q", Destination("", "new"), limit=300))
+    limited.account.there, limited.counts.forwarded = 1_000, 250
     made = Move(End("source", ()), End("destination", ()), OPTIONS)
     made.account.there = 1_000
     made.counts.forwarded = 250
     made.counts.unpublishable = {"refused": 5}
     made.blocked = "low on memory"
+    assert "250 of 300 moved, 25/s, 2 s left" in move.progress(limited, 10.0)
     assert move.progress(made, 10.0) == (
         "[#######-----------------------] 250 of 1,000 moved, 25/s, 29 s left, 5 stay, "
         "blocked by the destination: low on memory"

@@ -662,6 +662,13 @@ def test_a_local_shovel_is_told_nothing_of_the_host_that_it_ignores(tmp_path: Pa
     )
 
 
+def test_a_local_shovel_from_a_stream_may_have_no_ack_as_the_plugins(tmp_path: Path) -> None:
+    stream = "src-queue: q, src-consumer-args: {x-stream-offset: first}, ack-mode: no-ack"
+    ends = "src-uri: 'amqp://', dest-uri: 'amqp://'"
+    assert told(tmp_path, f"shovels: {{s: {{{ends}, src-protocol: local, {stream}}}}}") == []
+    assert len(told(tmp_path, f"shovels: {{s: {{{ends}, dest-protocol: local, {stream}}}}}")) == 1
+
+
 def test_the_properties_that_a_shovel_gives_messages(tmp_path: Path) -> None:
     texts = ("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type",
              "user_id", "app_id", "cluster_id")  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.connect import plain
 from agent.amqp10.terminus import Terminus
 from agent.core import fields
-from agent.core.model import AddressDestination, AddressSource, ShovelLink, ShovelSettings
+from agent.core.model import AddressDestination, AddressSource, DeleteAfter, ShovelLink, ShovelSettings
 from agent.links.ends import shovel_ends, wired
 from tests.unit.core.some_links import shovel_link
 
@@ -39,3 +41,10 @@ def test_messages_go_on_as_they_are_where_both_ends_speak_amqp10() -> None:
     mixed = shovel_ends(between("a"), ())
     assert mixed.source.terminus == Terminus("a", is_source=True)
     assert wired(mixed.destination.terminus, "test") is plain
+
+
+@pytest.mark.parametrize(("after", "is_counted"), [(DeleteAfter.NEVER, False), (7, True)])
+def test_what_is_settled_is_counted_for_a_number_of_messages(after: DeleteAfter | int, *, is_counted: bool) -> None:
+    link = between("a")
+    link = replace(link, shovel=replace(link.shovel, settings=ShovelSettings(delete_after=after)))
+    assert shovel_ends(link, ()).source.terminus == Terminus("a", is_source=True, is_counted=is_counted)

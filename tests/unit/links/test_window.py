@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,13 @@ async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
     assert window.better(link.clock.now) is None
 
 
+@pytest.mark.parametrize(("kept", "expected"), [(prefetch.LARGEST, 4_000), (1_000, 1_000), (1, 1)])
+async def test_no_more_of_a_stream_is_read_ahead_than_could_be_kept(kept: int, expected: int) -> None:
+    options = FlowOptions("q", "tag", Destination("x"), prefetch=prefetch.NEAR, offsets=StreamOffsets())
+    window = Window(options, PathMemory(most_kept=kept), Counts(), lambda: 0.0, for_unpublishable=0)
+    assert window.prefetch == expected
+
+
 async def limited(limit: RateLimit | None, *, is_quorum: bool = False, asked: int | None = None) -> tuple[Link, Window]:
     link = await Link.made(rewriter=Untouched())
     options = FlowOptions("q", "tag", Destination("x"), rate_limit=limit, is_quorum=is_quorum, prefetch=asked)
@@ -116,11 +124,17 @@ async def test_a_changed_limit_changes_it_but_never_makes_it_smaller_on_a_quorum
     assert moved(link, window, messages=10, size=1) == 5_000
 
 
-async def test_a_consumer_that_keeps_its_queue_is_not_replaced() -> None:
+@pytest.mark.parametrize("kept", [{"keeps_consumer": True}, {"offsets": StreamOffsets(), "prefetch": prefetch.NEAR}])
+async def test_a_consumer_that_stays_keeps_its_prefetch_and_the_next_session_knows_the_size(
+    kept: dict[str, Any],
+) -> None:
     link = await Link.made(rewriter=Untouched())
-    options = FlowOptions("q", "tag", Destination("x"), rate_limit=RateLimit(bytes=1_000_000), keeps_consumer=True)
-    window = Window(options, PathMemory(), link.counts, link.clock, for_unpublishable=0)
+    options = FlowOptions("q", "tag", Destination("x"), rate_limit=RateLimit(bytes=1_000_000), **kept)
+    path = PathMemory(prefetch=prefetch.NEAR)
+    window = Window(options, path, link.counts, link.clock, for_unpublishable=0)
     window.target = link.target
     window.begin()
-    assert moved(link, window, messages=10, size=10) is None
-    assert window.prefetch == 15
+    assert window.current == 976, "messages may be small"
+    assert moved(link, window, messages=10, size=100_000) is None
+    assert (window.current, window.prefetch) == (976, 10)
+    assert Window(options, path, link.counts, link.clock, for_unpublishable=0).prefetch == 10

@@ -133,6 +133,8 @@ def test_what_its_queue_would_drop_soon_ends_it_where_returns_are_counted(counte
     found = made.choose(properties(often), DELIVERY, 1)
     assert (found, flow.is_over) == ((RETURNED, True) if counted else (NOT_CHOSEN, False))
     assert account.notes == ([COMES_TOO_OFTEN] if counted else [])
+    made = chooser(account, counted=counted, destination=Destination("", "new"), is_dry=True)
+    assert made.choose(properties(often), DELIVERY, 1) == (RETURNED if counted else LOOKED_AT)
     made = chooser(counted=True, destination=Destination("", "new"), choice=HeaderChoice(match=(("n", "1"),)))
     assert made.choose(properties(often, ("n", long(1))), DELIVERY, 1) == address(b"", b"new")
 

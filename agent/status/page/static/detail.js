@@ -7,7 +7,7 @@ import { advised, copyButton } from "./copy.js";
 import { age, bytes, count, duration, exact, NONE, rate, waiting } from "./format.js";
 import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
-import { commandFor, showQuarantined } from "./quarantine.js";
+import { commandFor, moveFor, showQuarantined } from "./quarantine.js";
 import { format } from "./router.js";
 import { needsSomebody, stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
@@ -114,6 +114,7 @@ export class Detail {
     byId("facts").append(...COPIED.map((entry) => this.#copied(...entry)));
     byId("detail-reason").after(copyButton("the error", () => this.#row.view.error));
     byId("copy-quarantine").append(copyButton("the command", () => commandFor(this.#row.id)));
+    byId("copy-quarantine-move").append(copyButton("the command", () => moveFor(this.#row)));
   }
 
   #copied(name, what, value) {

@@ -12,6 +12,16 @@ export const withQuarantined = (rows) =>
 
 export const commandFor = (id) => `federation-agent quarantine list -c FILE --link ${id}`;
 
+/** As Python's `shlex.quote`. */
+const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+
+/** The command that takes them elsewhere; a shovel has no upstream. */
+export const moveFor = ({ id, view: { vhost, upstream } }) => {
+  const source = upstream ? quote(`${vhost}/${upstream}`) : "URI";
+  const match = `--match x-quarantine-link=${id} --to-queue QUEUE`;
+  return `federation-agent move -c FILE --from ${source} --queue 'federation-agent: quarantine' ${match}`;
+};
+
 export class Quarantine {
   #shown = "";
 
@@ -40,4 +50,5 @@ export function showQuarantined(row) {
   if (!count) return;
   text(byId("detail-quarantine-count"), `${plural(count, "message")} in quarantine since this agent started.`);
   text(byId("detail-quarantine-command"), commandFor(row.id));
+  text(byId("detail-quarantine-move"), moveFor(row));
 }

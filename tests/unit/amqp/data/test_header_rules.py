@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -214,3 +215,23 @@ async def test_a_message_that_the_kind_rewrites_loses_its_headers_too(body: byte
     table = Properties.read(got.properties).headers
     assert [name for name, _ in table] == ["trace-id", RECEIVED_FROM, "a"]
     assert table[1][1].value[1:] == (hop,)
+
+
+async def test_what_many_keys_make_of_large_rules_is_bounded_while_nothing_is_confirmed() -> None:
+    """What is prepared for each key of a queue link has the headers that are set, four times."""
+    limit, count = 2**21, 3_000
+    held = HeldBuffers(limit, Room(LIMIT))
+    rules = with_rules(KINDS["queue"](), (("large", fields.text("x" * 2_000)),), ())
+    link = await Link.made(rewriter=rules, held=held)
+    tracemalloc.start()
+    try:
+        for first in range(1, count, 100):
+            await link.deliver(*(Sent(tag, key=f"key {tag}", body=b"b") for tag in range(first, first + 100)))
+            link.down.taken()
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert link.target.confirms.in_flight == count
+    assert held.known(1) is not None and held.moved_out(1) is None, "the oldest had to go"
+    assert held.moved_out(count) is not None
+    assert grown < 2 * limit + 1_000 * count, "of those that went, a destination is left"

@@ -125,6 +125,32 @@ async def test_nothing_is_settled_once_it_is_not_known_what_came_back(room: int)
     await link.answer(methods.BASIC_ACK, delivery_tag=2, multiple=True)
     assert doubts == [1]
     assert not Settled.read(link, 2).acknowledged
+    assert link.counts.forwarded == 0, "one of them has not arrived"
+    link.target.abandon()
+    assert link.counts.given_back == 2
+
+
+async def test_what_was_confirmed_before_the_doubt_is_acknowledged() -> None:
+    link = await moved()
+    await link.deliver(Sent(1, body=b"1"), Sent(2, body=b"2"))
+    number = link.into.number
+    returned = methods.BASIC_RETURN.encode(code=312, text="NO_ROUTE", exchange="x", routing_key="none")
+    answers = [methods.BASIC_ACK.encode(delivery_tag=1), returned, None, methods.BASIC_ACK.encode(delivery_tag=2)]
+    empty = frames.content(number, b"\0\0", b"", link.downstream.frame_max)
+    parts = [empty if each is None else frames.frame(frames.METHOD, number, each) for each in answers]
+    feed(link.downstream, b"".join(parts))
+    await turn()
+    assert Settled.read(link, 2).acknowledged == {1}
+    assert link.counts.forwarded == 1
+
+
+@pytest.mark.parametrize("kind", [frames.HEADER, frames.BODY])
+@pytest.mark.parametrize("payload", [b"", b"cut off", bytes(14)])
+async def test_content_that_nothing_announced_ends_the_connection(kind: int, payload: bytes) -> None:
+    link = await moved()
+    feed(link.downstream, frames.frame(kind, link.into.number, payload))
+    await turn()
+    assert link.downstream.closed.done()
 
 
 async def test_one_alone_is_recognized_by_its_body() -> None:

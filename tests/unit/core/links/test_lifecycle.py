@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import hypothesis.strategies as st
 import pytest
@@ -241,6 +241,8 @@ def test_a_link_that_opens_says_that_it_is_blocked_and_holds_nothing_back_before
     state, done = run(Signal.START, blocked)
     assert (state.status, state.error, done) == (Status.BLOCKED, "downstream blocked: low on memory", [Do.OPEN])
     assert step(state, life.Unblocked(Side.DOWNSTREAM)) == (LinkState(phase=Phase.OPENING, started=True), ())
+    of_a_shovel, _ = step(state, replace(blocked, where="shovel destination"))
+    assert of_a_shovel.error == "shovel destination blocked: low on memory"
     state, effects = step(state, Signal.OPENED)
     assert (state.status, effects) == (Status.BLOCKED, (Do.HOLD_READING,))
     state, effects = step(state, life.Unblocked(Side.DOWNSTREAM))

@@ -23,7 +23,10 @@ LOST = Failure(FailureKind.LOST, side=Side.UPSTREAM)
 UNREACHABLE = Failure(FailureKind.UNREACHABLE, side=Side.UPSTREAM)
 INVALID = Failure(FailureKind.INVALID, side=Side.UPSTREAM, is_permanent=True)
 NO_VHOST = replace(INVALID, kind=FailureKind.NO_VHOST, object_type="vhost")
-MOVE = "`federation-agent move --help` shows how to take what is in one elsewhere."
+MOVE = (
+    "To take what is in one elsewhere: `federation-agent move --from URI --queue QUEUE --to-queue OTHER`; with "
+    "`--redrive` instead of `--to-queue` dead letters go back to where they died."
+)
 
 
 def link(  # the defaults are a link that an alarm stopped

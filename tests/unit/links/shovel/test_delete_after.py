@@ -63,8 +63,10 @@ def test_who_restarts_it_begins_anew() -> None:
 
 def test_what_is_counted_has_to_be_acknowledged() -> None:
     counted = ShovelSettings(ack_mode=AckMode.NO_ACK, delete_after=DeleteAfter.QUEUE_LENGTH)
-    assert ack_mode(counted) is AckMode.ON_PUBLISH
-    assert ack_mode(ShovelSettings(ack_mode=AckMode.NO_ACK)) is AckMode.NO_ACK
+    assert ack_mode(counted, reads_stream=False) is AckMode.ON_PUBLISH
+    uncounted = ShovelSettings(ack_mode=AckMode.NO_ACK)
+    assert ack_mode(uncounted, reads_stream=False) is AckMode.NO_ACK
+    assert ack_mode(uncounted, reads_stream=True) is AckMode.ON_PUBLISH
 
 
 @pytest.mark.parametrize(("comes_again", "left"), [(True, 95), (False, 90)])

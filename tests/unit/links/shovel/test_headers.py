@@ -56,6 +56,26 @@ def test_the_entry_of_x_shovelled_has_the_plugins_fields_in_its_order() -> None:
     assert made(link, add_forward_headers=True).entries(DELIVERY) == encode_table(expected)[4:]
 
 
+@pytest.mark.parametrize(("forward", "timestamp"), [(True, True), (True, False), (False, True)])
+def test_a_local_destination_gets_annotations_as_headers_in_place_of_earlier_ones(
+    *, forward: bool, timestamp: bool
+) -> None:
+    link = to(shovel_link(), QueueDestination("d"))
+    link = replace(link, shovel=replace(link.shovel, is_local=True))
+    found = made(link, add_forward_headers=forward, add_timestamp_header=timestamp)
+    by = (
+        ("x-opt-shovelled-by", text("here")),
+        ("x-opt-shovel-type", text("dynamic")),
+        ("x-opt-shovel-name", text("s")),
+    )
+    at = (("x-opt-shovelled-timestamp", long(1_700_000_000_000)),)
+    expected = (by if forward else ()) + (at if timestamp else ())
+    assert found.entries(DELIVERY) == encode_table(expected)[4:]
+    former = tuple((name, text("former")) for name, _ in expected)
+    assert found.rewrite(encode_table((("a", long(1)), *former)), DELIVERY) == encode_table((*expected, ("a", long(1))))
+    assert set(found.marks) == {bytes([len(name)]) + name.encode() for name, _ in expected}
+
+
 def test_the_names_of_exchanges_are_there_as_far_as_they_are_given() -> None:
     link = to(shovel_link(ExchangeSource("a")), ExchangeDestination(routing_key="r"))
     names = (("src-exchange", "a"), ("src-exchange-key", ""), ("dest-exchange-key", "r"))

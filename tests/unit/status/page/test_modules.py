@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.cli.link_table import SEVERITY, differences, in_order, shortened
+from agent.cli.links import described
+from tests.unit.cli.test_link_table import NOW, link
 
 FOLDER: Final = Path(__file__).parent
 PLAIN: Final = {"NO_COLOR": "1", "NODE_OPTIONS": ""}
@@ -33,3 +35,11 @@ def test_the_page_orders_and_shortens_as_the_commands_do() -> None:
     names, found = AS_COMMANDS_DO["names"], AS_COMMANDS_DO["shortened"]
     differs = differences(names)
     assert {letters: [shortened(name, int(letters), differs[name]) for name in names] for letters in found} == found
+
+
+def test_the_page_shows_the_command_that_takes_messages_out_of_quarantine_as_describe_does() -> None:
+    for vhost, upstream, source in AS_COMMANDS_DO["moves"]:
+        shown = "\n".join(described(link(10, quarantined=1, vhost=vhost, upstream=upstream), now=NOW))
+        assert (
+            f"move -c FILE --from {source} --queue 'federation-agent: quarantine' --match x-quarantine-link=" in shown
+        )

@@ -1,0 +1,129 @@
+"""The command `move` as it is called: its options, and what they are for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from agent.cli.options import CONFIG_VARIABLE, FormatOption, examples
+from agent.errors import UsageError
+
+LONGEST_NAME: Final = 255  # bytes, in AMQP
+MOST_HELD: Final = 40_000
+"""The most messages that may stay: a consumer has 65,535 places, and as many as usual flow beside them."""
+Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "move --from amqp://old/shop --queue orders --to amqp://new/shop --to-queue orders",
+        "move -c agent.yml --from origin --queue orders --to downstream --to-exchange orders --limit 1000",
+        "move --from amqp://localhost --queue dead-letters --redrive --reason rejected --dry-run",
+        "move --from amqp://localhost --queue dead-letters --redrive --died-in orders --strip-deaths",
+        "move --from amqp://localhost --queue orders --to-queue orders.eu --match region=eu",
+    )
+)
+def move(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            help=f"The agent's configuration, whose brokers can be named. {CONFIG_VARIABLE} names a default.",
+        ),
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="END",
+            help="The source: an AMQP URI, or with -c 'downstream' or an upstream's name, VHOST/ before it if needed. "
+            "${env:…} and ${file:…} are replaced in a URI.",
+        ),
+    ],
+    queue: Annotated[str, typer.Option("--queue", metavar="QUEUE", help="The queue to take messages from.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="END", help="The destination; without it the same broker.")
+    ] = None,
+    to_queue: Annotated[str | None, typer.Option("--to-queue", metavar="QUEUE", help="To this queue.")] = None,
+    to_exchange: Annotated[
+        str | None, typer.Option("--to-exchange", metavar="EXCHANGE", help="To this exchange.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="With this routing key; without it each keeps its own.")
+    ] = None,
+    redrive: Annotated[
+        bool, typer.Option("--redrive", help="Each to the exchange and key, or queue, of its first death (x-death).")
+    ] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Go on with what comes meanwhile, until nothing is there.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Take at most so many of those chosen.")] = None,
+    reason: Annotated[
+        Reason | None, typer.Option("--reason", help="Only those that were dead-lettered for this reason.")
+    ] = None,
+    died_in: Annotated[
+        str | None, typer.Option("--died-in", metavar="QUEUE", help="Only those that were dead-lettered by this queue.")
+    ] = None,
+    strip_deaths: Annotated[
+        bool, typer.Option("--strip-deaths", help="Remove x-death and the headers that go with it.")
+    ] = False,
+    match: Annotated[
+        list[str] | None,
+        typer.Option("--match", metavar="HEADER=VALUE", help="Only those with this header; may be repeated."),
+    ] = None,
+    scan: Annotated[
+        int | None,
+        typer.Option(
+            "--scan",
+            min=1,
+            max=MOST_HELD,
+            help="Stop once so many are held because they stay, 10,000 by default; they go back at the end.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Move nothing: count by destination, and show the first ten.")
+    ] = False,
+    rate: Annotated[int | None, typer.Option("--rate", min=1, help="At most so many messages in a second.")] = None,
+    format_: FormatOption = "text",
+) -> int:
+    """Move what is in a queue, once, with an account of what moved and what is left, and why.
+
+    What the destination refuses, or has no queue for, stays at the source. Exit status: 0 if all that was chosen has
+    moved, 4 if some is left, 5 if none was there.
+    """
+    from agent.amqp.data.rewriting import Destination
+    from agent.cli import move as moves
+    from agent.core.rules.deaths import HeaderChoice
+    from agent.core.rules.moves import USUALLY_HELD
+    from agent.runtime.move_chooser import MoveOptions
+
+    if sum([to_queue is not None, to_exchange is not None, redrive]) != 1:
+        raise UsageError("give one of --to-queue, --to-exchange and --redrive")
+    if key is not None and to_exchange is None:
+        raise UsageError("--key needs --to-exchange")
+    for option, name in (("queue", queue), ("to-queue", to_queue), ("to-exchange", to_exchange), ("key", key)):
+        if len(os.fsencode(name or "")) > LONGEST_NAME:
+            raise UsageError(f"--{option}: longer than {LONGEST_NAME} bytes")
+    destination = None if redrive else Destination(to_exchange, key)
+    if to_queue is not None:
+        destination = Destination("", to_queue)
+    options = MoveOptions(
+        queue,
+        destination,
+        HeaderChoice(reason, died_in, tuple(map(moves.matched, match or ()))),
+        until_empty=until_empty,
+        limit=limit,
+        scan=scan or USUALLY_HELD,
+        rate=rate,
+        strips_deaths=strip_deaths,
+        is_dry=dry_run,
+    )
+    return moves.run(config, (source, to or source), options, form=format_)
