@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from agent.cli import agent_commands, file_commands, migrate, move_command, output, quarantine
+from agent.cli import agent_commands, file_commands, move_commands, output, quarantine
 from agent.cli.options import (
     BAD_CONFIGURATION,
     BAD_USE,
@@ -34,10 +34,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="RabbitMQ federation and shovels from outside the broker.",
 )
-for each in (file_commands, agent_commands, move_command):
+for each in (file_commands, agent_commands, move_commands):
     app.add_typer(each.app)
 app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(migrate.app, name="migrate")
 
 
 @app.callback(invoke_without_command=True)

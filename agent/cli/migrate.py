@@ -1,119 +1,78 @@
-"""The commands `migrate …`: queues and exchanges of one cluster moved to another."""
+"""How `migrate …` goes: definitions of one cluster planned for another, and copied."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import signal
-from collections.abc import Coroutine
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
-from agent.cli.options import INTERRUPTED, OK, FormatOption, examples
-from agent.errors import AgentError, UsageError
+from agent.cli.migration_text import (
+    account_as_json,
+    account_lines,
+    is_complete,
+    masked,
+    plan_as_json,
+    plan_lines,
+    warnings_text,
+)
+from agent.cli.options import INTERRUPTED, OK
+from agent.cli.signals import until_signal
+from agent.core.migration.difference import MigrationPlan, plan_migration, rehearsed
+from agent.core.migration.objects import ClusterObjects, release_of, release_text
+from agent.core.migration.releases import KNOWN
+from agent.core.migration.selection import choose, everything
+from agent.errors import AgentError, BrokerError, Place, UsageError
 
 if TYPE_CHECKING:
-    from agent.core.migration.difference import MigrationPlan
-    from agent.core.migration.objects import ClusterObjects
     from agent.definitions.sources.migration import Migration
-    from agent.migration.following import CopyRound
+    from agent.migration.copying import CopyRound
 
-NOT_SAFE: Final = 4
-
-T = TypeVar("T")
-
-app = typer.Typer(help="Definitions of one cluster brought to another, with a look before.", no_args_is_help=True)
-FileOption = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The migration file: source, target, and what moves of which vhosts.")
-]
+NOT_SAFE: Final = 5
 
 
-@app.command(
-    epilog=examples(
-        "migrate plan migration.yaml",
-        "migrate plan migration.yaml --rehearse --format json",
-        "migrate plan --source-definitions definitions.json --target-release 4.3",
-    )
-)
-def plan(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="The migration file; not needed with --source-definitions."),
-    ] = None,
-    *,
-    rehearse: Annotated[
-        bool,
-        typer.Option("--rehearse", help="Try it in a scratch vhost of the target, which is removed again."),
-    ] = False,
-    source_definitions: Annotated[
-        Path | None,
-        typer.Option("--source-definitions", metavar="EXPORT", help="Judge a definitions export, without any broker."),
-    ] = None,
-    target_release: Annotated[
-        str | None, typer.Option("--target-release", metavar="RELEASE", help="For this release, as 4.3 or 4.3.6.")
-    ] = None,
-    format_: FormatOption = "text",
-) -> int:
-    """Show what the target lacks, what it would refuse or ignore, and what else to know before; change nothing.
+def plan(file: Path, *, is_rehearsed: bool, form: str) -> int:
+    found, sides, error = until_signal(_plan(_load(file), is_rehearsed=is_rehearsed), INTERRUPTED)
+    status = _show(found, {**sides, "rehearsed": is_rehearsed and error is None}, form)
+    if error is not None:
+        raise error
+    return status
 
-    Exit status: 0, or 4 if the target would refuse something as it is at the source, or has it differently.
-    """
-    from agent.cli.migration_text import plan_as_json, plan_lines
 
-    if (source_definitions is None) is not (target_release is None):
-        raise UsageError("--source-definitions and --target-release need each other")
-    if source_definitions is not None:
-        if rehearse:
-            raise UsageError("--rehearse needs a target, and with --source-definitions there is none")
-        found, sides = _offline(file, source_definitions, target_release or "")
-    elif file is None:
-        raise UsageError("give the migration file, or --source-definitions and --target-release")
-    else:
-        found, sides = _until_signal(_plan(_load(file), is_rehearsed=rehearse))
-    if format_ == "json":
+def plan_export(file: Path | None, export: Path, target_release: str, *, form: str) -> int:
+    from agent.definitions.sources.cluster_objects import read_cluster_export
+
+    release, known = release_of(target_release), " to ".join(map(release_text, KNOWN))
+    if release is None or not KNOWN[0] <= release <= KNOWN[1]:
+        raise UsageError(f"--target-release {target_release!r} isn't known: write 4.3 or 4.3.6; known are {known}")
+    source = read_cluster_export(str(export))
+    vhosts = {key.vhost: everything(Place(str(export))) for key in source.objects} if file is None else {}
+    selection = vhosts if file is None else _load(file).vhosts
+    found = plan_migration(source, ClusterObjects("", release), choose(source, selection))
+    target = {"cluster": None, "version": release_text(release)}
+    return _show(found, {"source": _side(source), "target": target, "rehearsed": False}, form)
+
+
+def _show(found: MigrationPlan, sides: dict[str, Any], form: str) -> int:
+    is_offline = sides["target"]["cluster"] is None
+    if form == "json":
         output.say_json(plan_as_json(found, sides))
     else:
-        for name, side in sides.items():
-            if isinstance(side, dict):
-                output.say(f"{name}: cluster {side['cluster']!r}, RabbitMQ {side['version']}")
-        for line in plan_lines(found, with_actions=source_definitions is None):
-            output.say(line)
+        for name in ("source", "target"):
+            if sides[name]["cluster"] is not None:
+                output.say(f"{name}: cluster {sides[name]['cluster']!r}, RabbitMQ {sides[name]['version']}")
+        _say(plan_lines(found, with_actions=not is_offline))
     return OK if found.is_safe else NOT_SAFE
 
 
-@app.command(epilog=examples("migrate copy migration.yaml", "migrate copy migration.yaml --follow"))
-def copy(
-    file: FileOption,
-    *,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until a signal: what changes at the source is copied within 30 s.")
-    ] = False,
-    format_: FormatOption = "text",
-) -> int:
-    """Make vhosts, policies, exchanges, queues and bindings at the target that it lacks. Deletes nothing, and copies no
-    users or permissions.
-
-    It can be repeated at any time. Exit status: 0, or 4 if the target refused something or has it differently.
-    """
-    from agent.cli.migration_text import account_as_json, account_lines, is_complete, warnings_text
-
-    migration = _load(file)
+def copy(file: Path, *, follow: bool, form: str) -> int:
+    migration, as_json = _load(file), form == "json"
     if follow:
-        return _until_signal(_follow(migration, as_json=format_ == "json"), stopped=OK)
-    done = _until_signal(_copy(migration))
-    if format_ == "json":
-        output.say_json(account_as_json(done.plan, done.account))
-    else:
-        for line in account_lines(done.plan, done.account):
-            output.say(line)
-    warnings = warnings_text(done.plan)
-    output.complain(*([warnings] if warnings else []))
+        return until_signal(_follow(migration, as_json=as_json), OK)
+    done = until_signal(_copy(migration), INTERRUPTED)
+    _Reporter(as_json=as_json, indent=2)(done)
     return OK if is_complete(done.plan, done.account) else NOT_SAFE
 
 
@@ -125,41 +84,27 @@ def _load(file: Path) -> Migration:
     return migration
 
 
-def _offline(file: Path | None, export: Path, target: str) -> tuple[MigrationPlan, dict[str, Any]]:
-    from agent.core.migration.difference import plan_migration
-    from agent.core.migration.objects import ClusterObjects, release_of
-    from agent.core.migration.selection import choose, everything
-    from agent.definitions.sources.cluster_objects import read_cluster_export
-    from agent.errors import Place
-
-    release = release_of(target)
-    if release is None:
-        raise UsageError(f"--target-release {target!r} is no release: write 4.3 or 4.3.6")
-    source = read_cluster_export(str(export))
-    if file is None:
-        selection = {key.vhost: everything(Place(str(export))) for key in source.objects}
-    else:
-        selection = dict(_load(file).vhosts)
-    there = ClusterObjects("", release)
-    found = plan_migration(source, there, choose(source, selection))
-    return found, {"source": _side(source), "target": {"cluster": None, "version": target}}
-
-
-async def _plan(migration: Migration, *, is_rehearsed: bool) -> tuple[MigrationPlan, dict[str, Any]]:
-    from agent.migration.following import look
+async def _plan(
+    migration: Migration, *, is_rehearsed: bool
+) -> tuple[MigrationPlan, dict[str, Any], BrokerError | None]:
+    """With the error of a rehearsal, as the plan is of use without."""
+    from agent.migration.copying import look
     from agent.migration.reading import open_clusters
     from agent.migration.rehearsing import rehearse
 
     async with open_clusters(migration.source, migration.target) as clusters:
-        plan, sides = await look(clusters, migration.vhosts)
+        found, source, target = await look(clusters, migration.vhosts)
+        sides = {"source": _side(source), "target": _side(target)}
         if is_rehearsed:
-            more = await rehearse(clusters.target, plan.wanted, datetime.now(UTC))
-            plan = replace(plan, objections=(*plan.objections, *more))
-    return plan, {"source": _side(sides[0]), "target": _side(sides[1]), "rehearsed": is_rehearsed}
+            try:
+                found = rehearsed(found, source.objects, await rehearse(clusters.target, found.wanted))
+            except BrokerError as error:
+                return found, sides, error
+    return found, sides, None
 
 
 async def _copy(migration: Migration) -> CopyRound:
-    from agent.migration.following import copy_once
+    from agent.migration.copying import copy_once
     from agent.migration.reading import open_clusters
 
     async with open_clusters(migration.source, migration.target) as clusters:
@@ -167,7 +112,7 @@ async def _copy(migration: Migration) -> CopyRound:
 
 
 async def _follow(migration: Migration, *, as_json: bool) -> int:
-    from agent.migration.following import Follower
+    from agent.migration.copying import Follower
     from agent.migration.reading import open_clusters
 
     async with open_clusters(migration.source, migration.target) as clusters:
@@ -178,54 +123,31 @@ async def _follow(migration: Migration, *, as_json: bool) -> int:
 class _Reporter:
     """Prints a round in which something happened, and an error once."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, indent: int | None = None) -> None:
         self._as_json = as_json
-        self._last = ""
+        self._indent = indent
+        self._last: object = None
 
     def __call__(self, found: CopyRound | AgentError) -> None:
-        from agent.cli.migration_text import account_as_json, account_lines, warnings_text
-
         if isinstance(found, AgentError):
-            if str(found) != self._last:
+            if self._last != str(found):
                 output.complain(str(found))
             self._last = str(found)
             return
-        if self._as_json:
-            content: list[str] = [output.as_json(account_as_json(found.plan, found.account), None)]
-        else:
-            content = list(account_lines(found.plan, found.account))
-        shown = "in step"
-        if found.account.done or found.account.left or self._last != shown:
-            for line in content:
-                output.say(line if not self._as_json else output.Ready(line))
+        if found.account.done or self._last != found.account.left:
+            if self._as_json:
+                output.say(output.as_json(account_as_json(found.plan, found.account), self._indent))
+            else:
+                _say(account_lines(found.plan, found.account))
             warnings = warnings_text(found.plan)
-            output.complain(*([warnings] if warnings and not self._last else []))
-        self._last = shown
+            output.complain(*([warnings] if warnings and self._last is None else []))
+        self._last = found.account.left
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        output.say(output.Ready(masked(output.line(line))))
 
 
 def _side(side: ClusterObjects) -> dict[str, Any]:
-    from agent.core.migration.objects import release_text
-
     return {"cluster": side.cluster, "version": release_text(side.release)}
-
-
-def _until_signal(work: Coroutine[Any, Any, T], *, stopped: int = INTERRUPTED) -> T:
-    """The first signal cancels it, and waits until it has tidied up; the second one ends the process."""
-
-    async def run() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def stop() -> None:
-            for each in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(each)
-            if task is not None:
-                task.cancel()
-
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, stop)
-        return await work
-
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        raise typer.Exit(stopped) from None

@@ -12,6 +12,7 @@ from agent.core.migration.difference import UNSAFE, MigrationAction, MigrationPl
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.releases import Objection, ObjectionKind
 from agent.core.text.quantities import counted, listed
+from agent.core.text.redaction import REDACTED
 
 if TYPE_CHECKING:
     from agent.migration.copying import CopyAccount
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 MOST_ACTIONS: Final = 20
 """Of a kind, in text."""
 MOST_NAMED: Final = 5
-MOST_LEFT: Final = 50
+MOST_LINES: Final = 50
+"""Of a verdict, in text."""
 _MARKS: Final = {MigrationVerb.CREATE: ("+", "green"), MigrationVerb.CHANGE: ("~", "yellow")}
 _COLOURS: Final = {
     ObjectionKind.REFUSED: "red",
@@ -64,9 +66,7 @@ def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
             mark, colour = _MARKS[action.verb]
             yield output.line("  ", output.paint(mark, colour), f" {action.verb} {action.key}")
     for kind, number in shown.items():
-        if number > MOST_ACTIONS:
-            more = counted(number - MOST_ACTIONS, f"more {kind}", f"more {_PLURALS.get(kind, f'{kind}s')}")
-            yield f"  + {more} (--format json shows all)"
+        yield from _more(number - MOST_ACTIONS, _PLURALS.get(kind, f"{kind}s"))
 
 
 def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
@@ -75,10 +75,16 @@ def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
     for each in objections:
         groups.setdefault((each.verdict, each.reason, each.advice, each.key.kind, each.key.vhost), []).append(each.key)
     for verdict in ObjectionKind:
-        for (of, reason, advice, *_), keys in groups.items():
-            if of is verdict:
-                yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {_named(keys)}: {reason}")
-                yield f"  → {advice}"
+        of_verdict = [(group, keys) for group, keys in groups.items() if group[0] is verdict]
+        for (_, reason, advice, *_), keys in of_verdict[:MOST_LINES]:
+            yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {_named(keys)}: {reason}")
+            yield f"  → {advice}"
+        yield from _more(len(of_verdict) - MOST_LINES, verdict)
+
+
+def _more(number: int, of: str) -> Iterator[str]:
+    if number > 0:
+        yield f"{number:,} more {of} (--format json shows all)"
 
 
 def _named(keys: Sequence[ObjectKey]) -> str:
@@ -89,17 +95,39 @@ def _named(keys: Sequence[ObjectKey]) -> str:
     return f"{_PLURALS.get(first.kind, f'{first.kind}s')} {names} in vhost {first.vhost!r}"
 
 
-def plan_as_json(plan: MigrationPlan, sides: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+def masked(text: str) -> str:
+    """Without logins of URIs, which arguments and policies may hold; not by a regular expression, as it may be long."""
+    before, *parts = text.split("://")
+    for part in parts:
+        word = part.split(maxsplit=1)[0] if part and not part[0].isspace() else ""
+        login, at, _ = word.rpartition("@")
+        before += f"://{REDACTED}{part[len(login) :]}" if at else f"://{part}"
+    return before
+
+
+def _all_masked(value: Any) -> Any:
+    match value:
+        case str():
+            return masked(value)
+        case Mapping():
+            return {masked(name): _all_masked(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_all_masked(each) for each in value]
+    return value
+
+
+def plan_as_json(plan: MigrationPlan, sides: Mapping[str, Any]) -> Any:
+    found = {
         "safe": plan.is_safe,
         **sides,
         "actions": [{"verb": each.verb, **key_as_json(each.key), "body": each.body} for each in plan.actions],
-        "found": dict(plan.found),
+        "found": plan.found,
         "objections": [
             {"verdict": each.verdict, **key_as_json(each.key), "reason": each.reason, "advice": each.advice}
             for each in plan.objections
         ],
     }
+    return _all_masked(found)
 
 
 def key_as_json(key: ObjectKey) -> dict[str, Any]:
@@ -109,10 +137,9 @@ def key_as_json(key: ObjectKey) -> dict[str, Any]:
 
 
 def account_lines(plan: MigrationPlan, account: CopyAccount) -> Iterator[str]:
-    for key, reason in list(account.left.items())[:MOST_LEFT]:
+    for key, reason in list(account.left.items())[:MOST_LINES]:
         yield output.line(output.paint("left", "red"), f" {key}: {reason}")
-    if len(account.left) > MOST_LEFT:
-        yield f"{counted(len(account.left) - MOST_LEFT, 'more left', 'more left')} (--format json shows all)"
+    yield from _more(len(account.left) - MOST_LINES, "left")
     differing = [str(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS]
     if differing:
         yield output.line(output.paint("differs", "red"), f" at the target, left as it is: {listed(differing, 5)}")
@@ -122,14 +149,15 @@ def account_lines(plan: MigrationPlan, account: CopyAccount) -> Iterator[str]:
     yield f"{copied}{found}{left}"
 
 
-def account_as_json(plan: MigrationPlan, account: CopyAccount) -> dict[str, Any]:
-    return {
+def account_as_json(plan: MigrationPlan, account: CopyAccount) -> Any:
+    found = {
         "complete": is_complete(plan, account),
-        "copied": dict(account.done),
-        "found": dict(plan.found),
+        "copied": account.done,
+        "found": plan.found,
         "left": [{**key_as_json(key), "reason": reason} for key, reason in account.left.items()],
         "differs": [key_as_json(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS],
     }
+    return _all_masked(found)
 
 
 def is_complete(plan: MigrationPlan, account: CopyAccount) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
 from agent.cli.options import OK, usual_config, with_secrets
+from agent.cli.signals import on_first_signal
 from agent.core.rules.moves import NOT_CHOSEN, REASONS, MoveAccount
 from agent.core.text.quantities import counted, in_full, in_words
 from agent.core.text.suggest import did_you_mean
@@ -51,7 +51,7 @@ async def _run(config: Path | None, named: tuple[str, str], options: MoveOptions
     if is_one_place and wanted is not None and (wanted.exchange, wanted.routing_key) == ("", options.queue):
         raise UsageError("the source and the destination are the same queue")
     move = Move(source, destination, options)
-    _stop_by_signals(move)
+    on_first_signal(lambda: move.stop("interrupted"))  # which settles what is in flight
     await run_until_first(move.run(), _show_progress(move))
     account = move.account
     if form == "json":
@@ -67,19 +67,6 @@ def status_of(account: MoveAccount, options: MoveOptions) -> int:
         return SOME_LEFT
     done = account.taken - account.left[NOT_CHOSEN] if options.is_dry else account.moved
     return OK if done else NONE_THERE
-
-
-def _stop_by_signals(move: Move) -> None:
-    """The first signal settles what is in flight; the second one ends the process."""
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
-        move.stop("interrupted")
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop)
 
 
 async def _ends(config: Path | None, named: tuple[str, str]) -> tuple[End, End]:

@@ -35,6 +35,7 @@ class Overview(TypedDict):
     product_version: NotRequired[str]
     disable_stats: NotRequired[Any]
     rates_mode: NotRequired[Any]
+    exchange_types: NotRequired[Any]
 
 
 class VhostAnswer(TypedDict):

@@ -76,13 +76,6 @@ class ManagementClient(Transport):
         path = f"vhosts/{encode(name)}?{_columns(VhostSettingsAnswer)}"
         return await self._one_or_none(path, VhostSettingsAnswer, needs=_vhost_or_administrator(name))
 
-    async def exchange_types(self) -> frozenset[str]:
-        """The types of exchanges that the cluster has; some come with plugins."""
-        found = await self.get("overview?columns=exchange_types", needs=_ANY_TAG)
-        types = found.get("exchange_types") if isinstance(found, dict) else None
-        names = (each.get("name") for each in types if isinstance(each, dict)) if isinstance(types, list) else ()
-        return frozenset(name for name in names if isinstance(name, str))
-
     async def parameters(self) -> list[ParameterAnswer]:
         """The parameters of the vhosts that the user may access; others are omitted silently."""
         return await self._list("parameters", ParameterAnswer, needs=_POLICYMAKER)

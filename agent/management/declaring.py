@@ -13,7 +13,11 @@ from agent.management.client import ManagementClient
 
 SCRATCH_PREFIX: Final = "federation-agent: rehearsal "
 _ADMINISTRATOR: Final = "the tag administrator"
-_PUT: Final = "PUT"
+_NEEDS: Final = {
+    ObjectKind.POLICY: "the tag policymaker, and permissions",
+    ObjectKind.BINDING: "permission to read the source and to write the destination",
+}
+_LISTS: Final = {ObjectKind.POLICY: "policies", ObjectKind.EXCHANGE: "exchanges", ObjectKind.QUEUE: "queues"}
 
 
 class DeclaringClient(ManagementClient):
@@ -22,30 +26,18 @@ class DeclaringClient(ManagementClient):
     async def declare(self, key: ObjectKey, body: Body) -> None:
         """Make an object, or make sure that it is there. Raises NotTakenError."""
         vhost, name = encode(key.vhost), encode(key.name)
-        needs = f"permission to configure it, in vhost {key.vhost!r}"
-        match key.kind:
-            case ObjectKind.VHOST:
-                await self.write(_PUT, f"vhosts/{vhost}", _vhost(body), needs=_ADMINISTRATOR)
-            case ObjectKind.POLICY:
-                needs = f"the tag policymaker, and permissions in vhost {key.vhost!r}"
-                await self.write(_PUT, f"policies/{vhost}/{name}", body, needs=needs)
-            case ObjectKind.EXCHANGE:
-                await self.write(_PUT, f"exchanges/{vhost}/{name}", body, needs=needs)
-            case ObjectKind.QUEUE:
-                await self.write(_PUT, f"queues/{vhost}/{name}", body, needs=needs)
-            case ObjectKind.BINDING:
-                to = "e" if key.to_exchange else "q"
-                path = f"bindings/{vhost}/e/{name}/{to}/{encode(key.destination)}"
-                needs = f"permission to read the source and to write the destination, in vhost {key.vhost!r}"
-                await self.write("POST", path, body, needs=needs)
+        needs = f"{_NEEDS.get(key.kind, 'permission to configure it')}, in vhost {key.vhost!r}"
+        if key.kind is ObjectKind.VHOST:  # its tags are written as one text
+            body, needs = {**body, "tags": ",".join(body.get("tags", ()))}, _ADMINISTRATOR
+            await self.write("PUT", f"vhosts/{vhost}", body, needs=needs)
+        elif key.kind is ObjectKind.BINDING:
+            path = f"bindings/{vhost}/e/{name}/{'e' if key.to_exchange else 'q'}/{encode(key.destination)}"
+            await self.write("POST", path, body, needs=needs)
+        else:
+            await self.write("PUT", f"{_LISTS[key.kind]}/{vhost}/{name}", body, needs=needs)
 
     async def delete_scratch(self, vhost: str) -> None:
         """Delete a vhost with all in it, if its name is that of a scratch vhost."""
         if not vhost.startswith(SCRATCH_PREFIX):
             raise ValueError("only scratch vhosts are deleted")
         await self.delete(f"vhosts/{encode(vhost)}", needs=_ADMINISTRATOR)
-
-
-def _vhost(body: Body) -> Body:
-    """Tags are written as one text."""
-    return {**body, "tags": ",".join(body.get("tags", ()))}

@@ -183,7 +183,7 @@ class Transport:
                 break
             try:
                 answer = await self._ask(url, request, within)
-            except TooLargeError:
+            except (TooLargeError, NotTakenError):
                 raise  # the others would respond the same
             except BrokerError as error:
                 failures.append(error)

@@ -1,52 +1,89 @@
-"""Makes at the target what it lacks, a few at a time. What is there already is found, so it can be repeated."""
+"""Makes at the target what it lacks, once, or again and again, also through errors of either side.
+
+What is there already is found, so each copy can be repeated.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from agent.core.migration.difference import MigrationAction, needs
-from agent.core.migration.objects import ObjectKey, ObjectKind
-from agent.errors import PermanentError, TransientError
+from agent.core.links.backoff import delay
+from agent.core.migration.difference import MigrationAction, MigrationPlan, needs, plan_migration
+from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind
+from agent.core.migration.selection import VhostSelection, choose
+from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError, TransientError
 from agent.management.declaring import DeclaringClient
 from agent.management.transport import NotTakenError
+from agent.migration.reading import ClusterPair, read_cluster
+from agent.tasks import gather_both
 
 AT_A_TIME: Final = 8
-MOST_FAILURES: Final = 5
-"""Requests that fail and may be taken later; after so many the target is left alone."""
+MOST_FAILURES: Final = 20
+"""Requests that fail, without an answer to any between them; then the target is left alone."""
+BETWEEN: Final = 10.0
+LONGEST_WAIT: Final = 20.0
+"""After errors; with the time that a round takes, what changes is copied within 30 s."""
+REFUSED_AGAIN: Final = 300.0
 
 
 @dataclass(slots=True)
 class CopyAccount:
-    """What became of the actions: done by kind, or left with a reason each."""
+    """What became of the actions: done by kind, or left with a reason each; of these the target itself `refused` some.
+    What is left because of an error, `failed` being the last one, it may take another time."""
 
     done: Counter[ObjectKind] = field(default_factory=Counter)
     left: dict[ObjectKey, str] = field(default_factory=dict)
-    failed: set[ObjectKey] = field(default_factory=set)
-    """Of what is left, that which the target may take the next time: it didn't refuse it."""
-    failures: int = 0
+    refused: set[ObjectKey] = field(default_factory=set)
+    failed: TransientError | None = None
+    in_a_row: int = 0
 
 
-async def copy(target: DeclaringClient, actions: Sequence[MigrationAction]) -> CopyAccount:
-    """The actions have to be in order. Raises TransientError once the target fails again and again."""
-    account = CopyAccount()
+@dataclass(frozen=True, slots=True)
+class CopyRound:
+    """What was to do, and what became of it."""
+
+    plan: MigrationPlan
+    account: CopyAccount
+
+
+async def look(
+    clusters: ClusterPair, selection: Mapping[str, VhostSelection]
+) -> tuple[MigrationPlan, ClusterObjects, ClusterObjects]:
+    """The difference of both sides, as they are now. Raises BrokerError and ConfigurationError."""
+    source, target = await gather_both(
+        read_cluster(clusters.source, selection, is_source=True),
+        read_cluster(clusters.target, selection, is_source=False),
+    )
+    return plan_migration(source, target, choose(source, selection), time.process_time), source, target
+
+
+async def copy_once(clusters: ClusterPair, selection: Mapping[str, VhostSelection]) -> CopyRound:
+    plan, _, _ = await look(clusters, selection)
+    return CopyRound(plan, await copy(clusters.target, plan.actions, plan.unread))
+
+
+async def copy(
+    target: DeclaringClient, actions: Sequence[MigrationAction], left: Mapping[ObjectKey, str]
+) -> CopyAccount:
+    """The actions have to be in order. What is `left` already isn't tried, nor what needs it."""
+    account = CopyAccount(left=dict(left))
     for _, phase in groupby(actions, key=lambda action: action.key.kind):
-        waiting = list(reversed(list(phase)))
+        waiting = [each for each in phase if each.key not in account.left]
+        waiting.reverse()
 
-        async def work(left: list[MigrationAction] = waiting) -> None:
-            while left:
-                await _declare(target, left.pop(), account)
+        async def work(waiting: list[MigrationAction] = waiting) -> None:
+            while waiting:
+                await _declare(target, waiting.pop(), account)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(AT_A_TIME):
-                    group.create_task(work())
-        except* TransientError as failures:
-            raise failures.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_A_TIME):
+                group.create_task(work())
     return account
 
 
@@ -54,20 +91,64 @@ async def _declare(target: DeclaringClient, action: MigrationAction, account: Co
     key = action.key
     missing = next((each for each in needs(key) if each in account.left), None)
     if missing is not None:
-        account.left[key] = f"it needs {missing}, which was refused"
-        account.failed.add(key)
-        return
-    try:
-        await target.declare(key, action.body)
-    except NotTakenError as error:
-        account.left[key] = error.reason
-    except PermanentError as error:
-        account.left[key] = str(error)
-    except TransientError as error:
-        account.left[key] = str(error)
-        account.failed.add(key)
-        account.failures += 1
-        if account.failures >= MOST_FAILURES:
-            raise
+        account.left[key] = f"it needs {missing}, which is left"
+    elif account.in_a_row >= MOST_FAILURES:
+        account.left[key] = f"not tried: {MOST_FAILURES} requests failed, the last with: {account.failed}"
     else:
-        account.done[key.kind] += 1
+        try:
+            await target.declare(key, action.body)
+        except TransientError as error:
+            account.left[key] = str(error)
+            account.failed = error
+            account.in_a_row += 1
+            return
+        except PermanentError as error:
+            account.left[key] = error.reason if isinstance(error, NotTakenError) else str(error)
+            account.refused.add(key)
+        else:
+            account.done[key.kind] += 1
+        account.in_a_row = 0
+
+
+@dataclass(slots=True)
+class Follower:
+    """Copies again and again. What the target refused is tried rarely: each time is an error in its log."""
+
+    clusters: ClusterPair
+    selection: Mapping[str, VhostSelection]
+    report: Callable[[CopyRound | AgentError], None]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
+    chance: Callable[[], float] = lambda: 0.5
+    _refused: dict[ObjectKey, tuple[Body, float, str]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises ConfigurationError where that is so from the beginning."""
+        attempt, has_begun = 1, False
+        while True:
+            try:
+                found = await self._round()
+            except (BrokerError, ConfigurationError) as error:
+                if isinstance(error, ConfigurationError) and not has_begun:
+                    raise
+                attempt += 1
+                self.report(error)
+                await self.sleep(delay(attempt, LONGEST_WAIT, self.chance()))
+            else:
+                attempt, has_begun = 1, True
+                self.report(found)
+                await self.sleep(BETWEEN)
+
+    async def _round(self) -> CopyRound:
+        plan, _, _ = await look(self.clusters, self.selection)
+        bodies, now = {action.key: action.body for action in plan.actions}, self.clock()
+        self._refused = {
+            key: (body, until, reason)
+            for key, (body, until, reason) in self._refused.items()
+            if now < until and bodies.get(key) == body
+        }
+        left = {key: reason for key, (_, _, reason) in self._refused.items()}
+        account = await copy(self.clusters.target, plan.actions, {**left, **plan.unread})
+        for key in account.refused:
+            self._refused[key] = bodies[key], now + REFUSED_AGAIN, account.left[key]
+        return CopyRound(plan, account)

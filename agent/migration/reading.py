@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from agent.core.migration.objects import ClusterObjects, release_of
-from agent.definitions.models.migration import MigrationEnd
-from agent.definitions.sources.cluster_objects import ObjectsOfVhosts
+from agent.core.settings import DownstreamSettings
+from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import PermanentError, TransientError
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
@@ -29,7 +29,7 @@ class ClusterPair:
 
 
 @asynccontextmanager
-async def open_clusters(source: MigrationEnd, target: MigrationEnd) -> AsyncIterator[ClusterPair]:
+async def open_clusters(source: DownstreamSettings, target: DownstreamSettings) -> AsyncIterator[ClusterPair]:
     async with (
         ManagementClient(source.management, where="source", setting="source.management") as reading,
         DeclaringClient(target.management, where="target", setting="target.management") as declaring,
@@ -37,53 +37,45 @@ async def open_clusters(source: MigrationEnd, target: MigrationEnd) -> AsyncIter
         yield ClusterPair(reading, declaring)
 
 
-async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, where: str) -> ClusterObjects:
-    """What the cluster has in these vhosts, as far as they exist; `where` is its name in errors. Raises BrokerError."""
+async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, is_source: bool) -> ClusterObjects:
+    """What the cluster has in these vhosts, as far as they exist; of the source also the parameters. Raises
+    BrokerError."""
+    where = "source" if is_source else "target"
     try:
         async with asyncio.timeout(DEADLINE):
-            return await _read(client, set(vhosts), where)
+            return await _read(client, set(vhosts), where, is_source=is_source)
     except TimeoutError as error:
         raise TransientError(f"{where}: its definitions weren't read within {DEADLINE:g} s") from error
 
 
-async def _read(client: ManagementClient, vhosts: set[str], where: str) -> ClusterObjects:
+async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_source: bool) -> ClusterObjects:
     overview = await client.overview()
-    release = release_of(overview["rabbitmq_version"])
+    release, types = release_of(overview["rabbitmq_version"]), overview.get("exchange_types")
     if release is None:
         raise PermanentError(f"{where}: its release isn't one of RabbitMQ: {overview['rabbitmq_version'][:40]!r}")
+    named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
+    reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
     for vhost in sorted(vhosts):
-        await _read_vhost(client, vhost, found)
+        settings = await client.vhost(vhost)
+        if settings is not None:
+            found.add_vhost(vhost, {**settings})
+            for kind, read in zip(KINDS.values(), reads, strict=True):
+                found.add(kind, vhost, [{**each} for each in await read(vhost)])
     return ClusterObjects(
         overview["cluster_name"],
         release,
         found.objects,
-        exclusive=frozenset(found.exclusive),
-        in_force=found.in_force,
-        parameters=await _parameters(client, vhosts),
-        exchange_types=await client.exchange_types() or None,
-        unread=tuple(found.unread),
+        frozenset(found.passing),
+        await _parameters(client, vhosts) if is_source else (),
+        frozenset(name for name in named if isinstance(name, str)) or None,
+        found.unread,
     )
 
 
-async def _read_vhost(client: ManagementClient, vhost: str, found: ObjectsOfVhosts) -> None:
-    settings = await client.vhost(vhost)
-    if settings is None:
-        return
-    lists: tuple[tuple[Callable[[str], Any], Callable[[str, Any], None]], ...] = (
-        (client.policies_of, found.add_policies),
-        (client.exchanges, found.add_exchanges),
-        (client.queues, found.add_queues),
-        (client.bindings, found.add_bindings),
-    )
-    found.add_vhost(vhost, dict(settings))
-    for read, add in lists:
-        add(vhost, await read(vhost))
-
-
-async def _parameters(client: ManagementClient, vhosts: set[str]) -> tuple[tuple[str, str, str], ...]:
+async def _parameters(client: ManagementClient, vhosts: set[str]) -> tuple[tuple[str, str, str], ...] | None:
     try:
         found = await client.parameters()
     except TooLargeError:
-        found = [one for vhost in sorted(vhosts) for one in await client.parameters_of(vhost)]
+        return None
     return tuple((each["vhost"], each["component"], each["name"]) for each in found if each["vhost"] in vhosts)

@@ -107,6 +107,6 @@ def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
         "agent.cli.output",
         "agent.cli.options",
         "agent.cli.quarantine",
-        "agent.cli.move_command",
+        "agent.cli.move_commands",
     }
     assert ours == options | statuses | reasons | text | {"agent.errors"}

@@ -9,15 +9,17 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from agent.core.rules.declarations import PURPOSE, TYPE
-from agent.core.rules.names import AGENT_PREFIX, QUEUE_PREFIX
+from agent.core.rules.names import AGENT_PREFIX
 
 Release: TypeAlias = tuple[int, ...]
 Body: TypeAlias = Mapping[str, Any]
 NEWEST: Final = 999
 """The patch of a release that is given without one, as in "4.3"."""
-MIRRORING: Final = "ha-mode"
 SERVER_NAMED: Final = "amq."
 """Names that only brokers give: each has the exchanges, and a client that wants such a queue gets a new name."""
+_OF_EACH_VHOST: Final = frozenset(
+    ("", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "amq.rabbitmq.trace")
+)
 
 
 class ObjectKind(StrEnum):
@@ -71,21 +73,15 @@ class ClusterObjects:
     cluster: str
     release: Release
     objects: Objects = field(repr=False, default_factory=dict)
-    exclusive: frozenset[ObjectKey] = field(repr=False, default=frozenset())
-    """Queues that end with their connection; they aren't among the objects."""
-    in_force: Mapping[ObjectKey, str] = field(repr=False, default_factory=dict)
-    """The name of the policy in force, by queue."""
-    parameters: tuple[tuple[str, str, str], ...] = field(repr=False, default=())
-    """Vhost, component and name of runtime parameters; their values hold passwords, and aren't kept."""
+    passing: frozenset[ObjectKey] = field(repr=False, default=frozenset())
+    """Queues that end with a connection; they aren't among the objects."""
+    parameters: tuple[tuple[str, str, str], ...] | None = field(repr=False, default=())
+    """Vhost, component and name of runtime parameters; their values hold passwords, and aren't kept. None if they are
+    too many to be read."""
     exchange_types: frozenset[str] | None = field(repr=False, default=None)
     """Those that the cluster has; None if that isn't known."""
-    unread: tuple[tuple[ObjectKey, str], ...] = field(repr=False, default=())
+    unread: Mapping[ObjectKey, str] = field(repr=False, default_factory=dict)
     """Objects that no other broker can be given, and why."""
-
-    def is_mirrored(self, queue: ObjectKey) -> bool:
-        policy = self.in_force.get(queue)
-        body = {} if policy is None else self.objects.get(ObjectKey(ObjectKind.POLICY, queue.vhost, policy), {})
-        return MIRRORING in body.get("definition", ())
 
 
 def vhost_key(name: str) -> ObjectKey:
@@ -127,13 +123,20 @@ def type_of(queue: Body) -> str:
     return str(queue["arguments"][TYPE])
 
 
-def is_brokers_own(name: str) -> bool:
-    return not name or name.startswith(SERVER_NAMED)
+def is_brokers_own(key: ObjectKey) -> bool:
+    """True for exchanges and queues that only brokers make."""
+    return key.kind is not ObjectKind.POLICY and (not key.name or key.name.startswith(SERVER_NAMED))
 
 
-def is_of_federation(name: str, body: Body) -> bool:
+def is_everywhere(key: ObjectKey) -> bool:
+    """True for exchanges that each vhost has from its beginning."""
+    return key.kind is ObjectKind.EXCHANGE and key.name in _OF_EACH_VHOST
+
+
+def is_of_federation(key: ObjectKey, objects: Objects) -> bool:
     """True for what the agent, or the native plugin, keeps for its links: it means nothing elsewhere."""
-    return name.startswith((AGENT_PREFIX, QUEUE_PREFIX)) or PURPOSE[0] in body.get("arguments", ())
+    arguments = objects.get(key, {}).get("arguments", ())
+    return key.kind is not ObjectKind.POLICY and (key.name.startswith(AGENT_PREFIX) or PURPOSE[0] in arguments)
 
 
 def in_order(keys: Iterable[ObjectKey]) -> list[ObjectKey]:

@@ -278,6 +278,7 @@ class DownstreamModel(StrictModel):
     """The cluster that the agent runs beside."""
 
     noun = "downstream"
+    no_path: ClassVar[str] = "the agent serves every vhost"
 
     uri: values.AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
     management: values.HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
@@ -287,16 +288,16 @@ class DownstreamModel(StrictModel):
 
     def to_core(self) -> DownstreamSettings:
         tls = self.ssl_options.to_core() if "ssl_options" in self.model_fields_set else Tls()
-        return DownstreamSettings(secured(self.uri, tls), secured(self.management or (), tls))
+        return DownstreamSettings(_secured(self.uri, tls), _secured(self.management or (), tls))
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
         endpoints = readable(raw.get("uri"), uri.parse)
         for endpoint in endpoints:
             if endpoint.is_downstream_itself:
-                spot.error("uri: the downstream's URI needs a host", "uri")
+                spot.error("uri: it needs a host", "uri")
             if endpoint.vhost("/") not in {"/", ""}:
-                spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
+                spot.warn(f"uri: the path is ignored; {cls.no_path}", "uri")
         warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
         urls = readable(raw.get("management"), http_url.parse)
         for url in urls:
@@ -315,5 +316,5 @@ def _check_ssl_options(raw: Mapping[str, Any], used: Iterable[Tls | None], spot:
         warn_unverified(spot)
 
 
-def secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
+def _secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
     return tuple(each if each.tls is None or each.tls.are_own else replace(each, tls=tls) for each in addresses)

@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from agent.core.addresses import http_url, uri
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.addresses.uri import AmqpUri
-from agent.core.addresses.url_text import Tls
-from agent.core.migration.selection import MovedBy, PlacedPattern, QueueChoice, VhostSelection
+from agent.core.migration.objects import ObjectKind
+from agent.core.migration.selection import MovedBy, ObjectChoice, VhostSelection
 from agent.core.rules.patterns import Pattern
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
-from agent.definitions.models.clusters import SslOptionsModel, secured
+from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.validation import StrictModel
-from agent.definitions.models.values import MAY_BE_EMPTY, AlsoWritten, Name, Regex, Regexes, key, readable
+from agent.definitions.models.values import MAY_BE_EMPTY, AlsoWritten, Name, Regex, Regexes, key
 
 _ALL: Final = ".*"
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationEnd:
-    """One of the two clusters; its representation shows no address."""
-
-    uris: tuple[AmqpUri, ...] = field(repr=False)
-    management: tuple[HttpUrl, ...] = field(repr=False)
-
-
-class MigrationEndModel(StrictModel):
+class MigrationEndModel(DownstreamModel):
     """A cluster that definitions and messages move from, or to."""
 
     noun = "a cluster"
+    no_path: ClassVar[str] = "vhosts are those of the file"
 
-    uri: values.AmqpUris = Field(
-        description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory. Messages move by it."
-    )
     management: values.HttpUrls = Field(description="URL of its HTTP API, or a list; mandatory.")
-    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key(
-        "TLS settings for `amqps` and `https` above; an address that has some of its own uses those instead."
-    )
-
-    @classmethod
-    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if any(each.is_downstream_itself for each in readable(raw.get("uri"), uri.parse)):
-            spot.error("uri: it needs a host", "uri")
-        for url in readable(raw.get("management"), http_url.parse):
-            for warning in url.warnings:
-                spot.warn(f"management: {warning}", "management")
-
-    def to_core(self) -> MigrationEnd:
-        tls = self.ssl_options.to_core() if "ssl_options" in self.model_fields_set else Tls()
-        return MigrationEnd(secured(self.uri, tls), secured(self.management, tls))
 
 
 class QueueChoiceModel(StrictModel):
@@ -91,23 +62,22 @@ class VhostSelectionModel(StrictModel):
 
     def to_core(self, spot: Spot) -> VhostSelection:
         queues = self.queues if "queues" in self.model_fields_set else {_ALL: QueueChoiceModel()}
+        chosen = [
+            ObjectChoice(Pattern(pattern), spot.at("queues", pattern).place, MovedBy(each.how), bool(each.convert))
+            for pattern, each in queues.items()
+        ]
         return VhostSelection(
             spot.place,
-            tuple(
-                QueueChoice(
-                    PlacedPattern(Pattern(pattern), spot.at("queues", pattern).place),
-                    MovedBy(each.how),
-                    "convert" in each.model_fields_set,
-                )
-                for pattern, each in queues.items()
-            ),
-            _placed(self.exchanges, spot.at("exchanges")),
-            _placed(self.policies, spot.at("policies")),
+            {
+                ObjectKind.QUEUE: chosen,
+                ObjectKind.EXCHANGE: _all_of(self.exchanges, spot.at("exchanges")),
+                ObjectKind.POLICY: _all_of(self.policies, spot.at("policies")),
+            },
         )
 
 
-def _placed(patterns: tuple[str, ...], spot: Spot) -> tuple[PlacedPattern, ...]:
-    return tuple(PlacedPattern(Pattern(each), spot.place) for each in patterns)
+def _all_of(patterns: tuple[str, ...], spot: Spot) -> list[ObjectChoice]:
+    return [ObjectChoice(Pattern(each), spot.place) for each in patterns]
 
 
 class MigrationModel(StrictModel):

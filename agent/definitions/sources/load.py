@@ -65,17 +65,21 @@ def load_configuration(
     """Raises ConfigurationError with all problems. Lenient, it checks the file and not the machine: an unset variable
     or an unreadable file is a warning, and a placeholder is used instead. With `secrets`, the files of `${file:…}` have
     to be readable even so."""
-    return _Loading(path, environment, strict=strict, secrets=secrets).load()
+    return _Loading(path, environment, needs=_NEEDS, strict=strict, secrets=secrets).load()
 
 
 def load_http(path: str, *, environment: Mapping[str, str]) -> tuple[HttpSettings, str]:
     """The address and access of an agent with this file, whatever is wrong with the rest of it; and why its token isn't
     known. Raises ConfigurationError."""
-    return _Loading(path, environment, strict=False).load_http()
+    return _Loading(path, environment, needs=_NEEDS, strict=False).load_http()
 
 
-class _Loading:
-    def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool, secrets: bool = False) -> None:
+class OpenDocument:
+    """A mapping in a file as plain values, with the problems found so far; `needs` says what an empty file lacks."""
+
+    def __init__(
+        self, path: str, environment: Mapping[str, str], *, needs: str, strict: bool = True, secrets: bool = False
+    ) -> None:
         self._path = path
         self._directory = str(FilePath(path).parent)
         self._strict, self._secrets = strict, secrets
@@ -90,8 +94,50 @@ class _Loading:
         )
         findings = DocumentFindings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
         self._spot = Spot(findings)
-        self._raw = self._plain()
+        self._raw = self._plain(needs)
 
+    def checked(self, model: type[AnyModel]) -> tuple[AnyModel, Spot, tuple[Problem, ...]]:
+        """All of it as one model, where its values are, and warnings. Raises ConfigurationError with all problems."""
+        self._refuse_marks_in_keys(self._tree.root)
+        found = check(model, self._raw, self._spot)
+        raise_errors(self._problems)
+        if found is None:
+            raise ConfigurationError(in_order(self._problems))
+        return found, self._spot, tuple(in_order(self._problems))
+
+    def _place(self, path: Path, key: bool) -> Place:
+        return Place(self._path, *self._tree.position(path, key=key))
+
+    def _report_unresolved(self, path: Path, message: str) -> None:
+        is_needed = self._strict or (self._secrets and message.startswith("${file:"))
+        report = self._spot.error if is_needed else self._spot.warn
+        report(message, *path)
+
+    def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:
+        match node.content if node else None:
+            case list(items):
+                for number, item in enumerate(items):
+                    self._refuse_marks_in_keys(item, (*path, number))
+            case dict(entries):
+                for key, entry in entries.items():
+                    if "${env:" in key or "${file:" in key:
+                        self._spot.error("${...} is allowed in values only, not in keys", *path, key, key=True)
+                    self._refuse_marks_in_keys(entry.node, (*path, key))
+
+    def _plain(self, needs: str) -> dict[str, Any]:
+        root = self._tree.root
+        if root is None or root.content is None:
+            raise ConfigurationError(
+                [*self._problems, file_problem(self._path, f"the file is empty; it needs {needs}")]
+            )
+        if not isinstance(root.content, dict):
+            message = f"expected a mapping of sections, got {kind_of(root.content)}"
+            raise ConfigurationError([*self._problems, file_problem(self._path, message, root.line, root.column)])
+        plain: dict[str, Any] = self._tree.plain(self._interpolator.resolve)
+        return plain
+
+
+class _Loading(OpenDocument):
     def load(self) -> Configuration:
         self._refuse_unknown_sections()
         self._refuse_marks_in_keys(self._tree.root)
@@ -180,35 +226,6 @@ class _Loading:
                 hint = did_you_mean(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
-    def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:
-        match node.content if node else None:
-            case list(items):
-                for number, item in enumerate(items):
-                    self._refuse_marks_in_keys(item, (*path, number))
-            case dict(entries):
-                for key, entry in entries.items():
-                    if "${env:" in key or "${file:" in key:
-                        self._spot.error("${...} is allowed in values only, not in keys", *path, key, key=True)
-                    self._refuse_marks_in_keys(entry.node, (*path, key))
-
-    def _plain(self) -> dict[str, Any]:
-        root = self._tree.root
-        if root is None or root.content is None:
-            raise ConfigurationError([*self._problems, file_problem(self._path, _EMPTY)])
-        if not isinstance(root.content, dict):
-            message = f"expected a mapping of sections, got {kind_of(root.content)}"
-            raise ConfigurationError([*self._problems, file_problem(self._path, message, root.line, root.column)])
-        plain: dict[str, Any] = self._tree.plain(self._interpolator.resolve)
-        return plain
-
-    def _place(self, path: Path, key: bool) -> Place:
-        return Place(self._path, *self._tree.position(path, key=key))
-
-    def _report_unresolved(self, path: Path, message: str) -> None:
-        is_needed = self._strict or (self._secrets and message.startswith("${file:"))
-        report = self._spot.error if is_needed else self._spot.warn
-        report(message, *path)
-
 
 _OF_EXPORTS = (
     "rabbit_version",
@@ -222,5 +239,5 @@ _AN_EXPORT = (
     "this is a RabbitMQ definitions export and no configuration: write a configuration with the key 'downstream', and "
     "list this file there under definitions.files"
 )
-_EMPTY = "the file is empty; it needs at least the key 'downstream'"
+_NEEDS = "at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"

@@ -4,51 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path as FilePath
-from typing import Any
 
 from agent.core.migration.selection import VhostSelection
-from agent.definitions.document import yaml
-from agent.definitions.document.findings import DocumentFindings, Path, Spot, file_error, in_order, raise_errors
-from agent.definitions.document.interpolate import Interpolator
-from agent.definitions.models.migration import MigrationEnd, MigrationModel
-from agent.definitions.models.validation import check
-from agent.errors import ConfigurationError, Place, Problem
-from agent.read_file import read_file
+from agent.core.settings import DownstreamSettings
+from agent.definitions.models.migration import MigrationModel
+from agent.definitions.sources.load import OpenDocument
+from agent.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The contents of a migration file."""
+    """The contents of a migration file; its representation shows no address."""
 
-    source: MigrationEnd
-    target: MigrationEnd
+    source: DownstreamSettings = field(repr=False)
+    target: DownstreamSettings = field(repr=False)
     vhosts: Mapping[str, VhostSelection] = field(repr=False)
     warnings: tuple[Problem, ...] = ()
 
 
 def load_migration(path: str, *, environment: Mapping[str, str]) -> Migration:
     """Raises ConfigurationError with all problems."""
-    tree = yaml.compose_file(path, is_followed=False)
-    problems = list(tree.problems)
-
-    def place(at: Path, key: bool) -> Place:
-        return Place(path, *tree.position(at, key=key))
-
-    def refuse(at: Path, message: str) -> None:
-        spot.error(message, *at)
-
-    interpolator = Interpolator(
-        environment, str(FilePath(path).parent), refuse, refuse, partial(read_file, is_followed=False)
-    )
-    spot = Spot(DocumentFindings(place, interpolator.raw, interpolator.unresolved, problems))
-    if tree.root is None or not isinstance(tree.root.content, dict):
-        raise ConfigurationError([*problems, *file_error(path, "expected 'source', 'target' and 'vhosts'").problems])
-    raw: dict[str, Any] = tree.plain(interpolator.resolve)
-    model = check(MigrationModel, raw, spot)
-    raise_errors(problems)
-    if model is None:
-        raise ConfigurationError(in_order(problems))
+    document = OpenDocument(path, environment, needs="the keys 'source', 'target' and 'vhosts'")
+    model, spot, warnings = document.checked(MigrationModel)
     vhosts = {name: each.to_core(spot.at("vhosts", name)) for name, each in model.vhosts.items()}
-    return Migration(model.source.to_core(), model.target.to_core(), vhosts, tuple(in_order(problems)))
+    return Migration(model.source.to_core(), model.target.to_core(), vhosts, warnings)

@@ -40,10 +40,10 @@ def test_a_copy_changes_policies_and_leaves_all_else(migrated: MigrationScene) -
     admin.queue(vhost, "q0")
     admin.queue(vhost, "only here")
     admin.policy(vhost, "limits", "^q", definition={"max-length": 1})
-    assert [each["name"] for each in migrated.run("plan", status=4)["objections"] if each["verdict"] == "differs"] == [
+    assert [each["name"] for each in migrated.run("plan", status=5)["objections"] if each["verdict"] == "differs"] == [
         "q0"
     ]
-    copied = migrated.run("copy", status=4)
+    copied = migrated.run("copy", status=5)
     assert [each["name"] for each in copied["differs"]] == ["q0"]
     assert admin.get("queues", vhost, "q0")["arguments"] == {}
     assert admin.get("policies", vhost, "limits")["definition"] == {"max-length": 100}
@@ -83,6 +83,8 @@ def test_a_rehearsal_leaves_nothing_and_says_what_it_needs(migrated: MigrationSc
     migrated.target.admin.delete("users", user)
     assert ran.status == 4
     assert "the tag administrator" in ran.err, ran
+    assert "left at the target" not in ran.err
+    assert "create queue 'q0'" in ran.out, "the plan is shown all the same"
     assert "secret-password" not in ran.err + ran.out
 
 
@@ -100,14 +102,14 @@ def test_a_copy_that_is_killed_is_repeated(queues: int, migrated: MigrationScene
     assert migrated.bindings(migrated.target) == migrated.bindings(migrated.source)
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_rehearsal_that_ends_in_the_middle(end: signal.Signals, migrated: MigrationScene, tmp_path: Path) -> None:
     """A signal removes the scratch vhost; what `kill -9` leaves has a name that a later rehearsal knows."""
     migrated.fill(300)
     process = migrated.start("plan", "--rehearse", output=tmp_path / "out")
     eventually(migrated.scratches, what="it has a scratch vhost")
     process.send_signal(end)
-    assert process.wait(60) == (130 if end is signal.SIGTERM else -signal.SIGKILL)
+    assert process.wait(60) == (-signal.SIGKILL if end is signal.SIGKILL else 130)
     left = migrated.scratches()
     for each in left:
         migrated.target.admin.delete_vhost(each)

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from agent.core.migration.difference import MigrationPlan
-from agent.core.migration.objects import ClusterObjects, Release
-from agent.core.migration.selection import MovedBy, PlacedPattern, QueueChoice, VhostSelection, everything
+from agent.core.migration.objects import ClusterObjects, ObjectKind, Release
+from agent.core.migration.selection import MovedBy, ObjectChoice, VhostSelection, everything
 from agent.core.rules.patterns import Pattern
-from agent.definitions.sources.cluster_objects import ObjectsOfVhosts, policies_in_force
+from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import Place
 
 OLD: Release = (3, 10, 8)
@@ -25,19 +25,16 @@ def cluster(release: Release = OLD, **lists: Any) -> ClusterObjects:
     """A cluster with one vhost, `v`, of which `queues`, `exchanges`, `bindings`, `policies` are given."""
     found = ObjectsOfVhosts()
     found.add_vhost("v", lists.get("vhost", {}))
-    found.add_policies("v", lists.get("policies", ()))
-    found.add_exchanges("v", lists.get("exchanges", ()))
-    found.add_queues("v", lists.get("queues", ()))
-    found.add_bindings("v", lists.get("bindings", ()))
+    for name, kind in KINDS.items():
+        found.add(kind, "v", lists.get(name, ()))
     return ClusterObjects(
         "c",
         release,
         found.objects,
-        frozenset(found.exclusive),
-        policies_in_force(found.objects),
-        tuple(lists.get("parameters", ())),
+        frozenset(found.passing),
+        lists.get("parameters", ()),
         lists.get("types"),
-        tuple(found.unread),
+        found.unread,
     )
 
 
@@ -70,13 +67,13 @@ def policy(name: str = "p", pattern: str = ".*", **definition: Any) -> dict[str,
     return {"name": name, "pattern": pattern, "apply-to": "queues", "priority": 0, "definition": named}
 
 
-def choice(pattern: str, moved_by: MovedBy = MovedBy.SHOVEL, *, to_quorum: bool = False, line: int = 1) -> QueueChoice:
-    return QueueChoice(PlacedPattern(Pattern(pattern), Place("migration.yaml", line, 1)), moved_by, to_quorum)
+def choice(pattern: str, moved_by: MovedBy = MovedBy.SHOVEL, *, to_quorum: bool = False, line: int = 1) -> ObjectChoice:
+    return ObjectChoice(Pattern(pattern), Place("migration.yaml", line, 1), moved_by, to_quorum)
 
 
-def selecting(*queues: QueueChoice, exchanges: str = ".*") -> dict[str, VhostSelection]:
-    every = PlacedPattern(Pattern(".*"), HERE)
-    return {"v": VhostSelection(HERE, queues, (PlacedPattern(Pattern(exchanges), HERE),), (every,))}
+def selecting(*queues: ObjectChoice, exchanges: str = ".*", policies: str = ".*") -> dict[str, VhostSelection]:
+    others = {ObjectKind.EXCHANGE: [choice(exchanges)], ObjectKind.POLICY: [choice(policies)]}
+    return {"v": VhostSelection(HERE, {ObjectKind.QUEUE: queues, **others})}
 
 
 _NAMES = st.sampled_from(["a", "b", "c", "amq.gen-1", "federation: a -> b", "ä\n"])

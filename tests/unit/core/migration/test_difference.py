@@ -6,20 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.migration.difference import MigrationVerb, needs, plan_migration
+from agent.core.migration.difference import MigrationVerb, needs, plan_migration, rehearsed
 from agent.core.migration.objects import (
     ClusterObjects,
     ObjectKey,
     ObjectKind,
     Release,
     exchange_key,
+    is_everywhere,
     queue_key,
     release_of,
     release_text,
     vhost_key,
 )
+from agent.core.migration.policies import policy_key
 from agent.core.migration.releases import ObjectionKind
-from agent.core.migration.selection import choose, is_everywhere
+from agent.core.migration.selection import choose
 from tests.unit.core.migration.clusters import (
     ALL,
     NEW,
@@ -61,7 +63,7 @@ def test_actions_are_chosen_ones_in_an_order_that_works(source: ClusterObjects, 
     plan = plan_migration(source, target, chosen)
     there = set(target.objects)
     for action in plan.actions:
-        assert action.key in chosen.keys
+        assert action.key in chosen
         assert all(each in there or is_everywhere(each) for each in needs(action.key))
         assert (action.verb is MigrationVerb.CHANGE) is (action.key in target.objects)
         assert action.verb is MigrationVerb.CREATE or action.key.kind is ObjectKind.POLICY
@@ -78,11 +80,16 @@ def test_what_a_copy_leaves_out_isnt_refused_again(source: ClusterObjects) -> No
 
 def test_nothing_of_brokers_and_federation_is_copied() -> None:
     source = cluster(
-        queues=[queue("amq.gen-1"), queue("federation: a -> b"), queue("q"), {**queue("own"), "exclusive": True}],
+        queues=[
+            queue("amq.gen-1"),
+            queue("federation: a -> b", x_internal_purpose="federation"),
+            queue("q"),
+            {**queue("own"), "exclusive": True},
+        ],
         exchanges=[exchange("amq.topic"), exchange(""), exchange("federation-agent: x"), exchange("x")],
         bindings=[binding("amq.topic", "q"), binding("", "q", "q"), binding("x", "amq.gen-1"), binding("x", "q")],
     )
-    keys = choose(source, ALL).keys
+    keys = choose(source, ALL).keys()
     assert {key for key in keys if key.kind is not ObjectKind.BINDING} == {
         vhost_key("v"), exchange_key("v", "x"), queue_key("v", "q"),
     }  # fmt: skip
@@ -122,6 +129,47 @@ def test_what_differs_is_left_and_named_and_a_policy_is_changed() -> None:
     found = {each.key.kind: each.reason.rpartition(": ")[2] for each in plan.objections}
     assert found == {ObjectKind.QUEUE: "x-max-length", ObjectKind.EXCHANGE: "type"}
     assert not plan.is_safe
+
+
+def test_what_cant_be_read_is_left_if_it_is_chosen() -> None:
+    source = cluster(queues=[{"name": "q", "durable": True}, queue("other")], bindings=[binding("amq.topic", "q")])
+    plan = plan_migration(source, empty(), choose(source, ALL))
+    assert list(plan.unread) == [queue_key("v", "q")]
+    assert not plan.is_safe
+    assert [each.key.kind for each in plan.actions][-1] is ObjectKind.BINDING, "which a copy leaves for want of it"
+    others = plan_migration(source, empty(), choose(source, selecting(choice("^other$"))))
+    assert others.unread == {}
+    assert others.is_safe
+
+
+def test_what_the_target_has_it_takes_whatever_was_predicted() -> None:
+    federated = {**policy("fed", "^x", federation_upstream_set="all"), "apply-to": "exchanges"}
+    source = cluster(NEW, policies=[federated])
+    assert plan_migration(source, source, choose(source, ALL)).is_safe
+    assert not plan_migration(source, empty(), choose(source, ALL)).is_safe
+
+
+def test_a_rehearsal_takes_predictions_back_and_counts_once() -> None:
+    fed = {**policy("fed", "^x", federation_upstream_set="all"), "apply-to": "exchanges"}
+    source = cluster(queues=[queue(x_queue_version=1)], policies=[fed, policy("mirrors", ha_mode="all", max_length=1)])
+    plan = plan_migration(source, empty(), choose(source, ALL))
+
+    def refused(by: dict[ObjectKey, str]) -> list[tuple[str, str]]:
+        found = rehearsed(plan, source.objects, by).objections
+        return [(each.key.name, each.reason[:9]) for each in found if each.verdict is ObjectionKind.REFUSED]
+
+    left_out = [("mirrors", "ha-*: Rab"), ("q", "x-queue-v")]
+    assert refused({}) == left_out, "a rehearsal hasn't put these as they are"
+    assert refused({policy_key("v", "fed"): "no"}) == [("fed", "RabbitMQ "), *left_out]
+    assert refused({queue_key("v", "q"): "no"}) == [*left_out, ("q", "no")]
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, None])
+def test_values_of_any_kind(value: object) -> None:
+    names = ("ha-params", "queue-version", "x-queue-version", "x-queue-type")
+    every = dict.fromkeys(names, value)
+    source = cluster(queues=[{**queue(), "arguments": every}], policies=[{**policy(), "definition": every}])
+    plan_migration(source, empty(), choose(source, CONVERTING))
 
 
 @pytest.mark.parametrize(

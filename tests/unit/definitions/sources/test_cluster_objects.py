@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, exchange_key, queue_key, vhost_key
+from agent.core.migration.policies import policies_in_force
 from agent.definitions.sources.cluster_objects import read_cluster_export
 from agent.errors import ConfigurationError
 
@@ -34,7 +35,7 @@ def test_an_export(tmp_path: Path) -> None:
             "policies": [
                 {"vhost": "v", "name": "low", "pattern": "q", "priority": 1, "definition": {"ha-mode": "all"}},
                 {"vhost": "v", "name": "high", "pattern": "^q", "apply-to": "queues", "priority": 2, "definition": {}},
-                {"vhost": "v", "name": "x", "pattern": "q", "apply-to": "exchanges", "priority": 9, "definition": {}},
+                {"vhost": "v", "name": "x", "pattern": "x", "apply-to": "exchanges", "priority": 9, "definition": {}},
             ],
             "queues": [QUEUE],
             "exchanges": [{"name": "x", "vhost": "v", "type": "fanout", "durable": True, "arguments": []}],
@@ -47,8 +48,9 @@ def test_an_export(tmp_path: Path) -> None:
     assert found.objects[vhost_key("v")] == {"description": "d", "tags": ["t"], "default_queue_type": "quorum"}
     assert found.objects[queue_key("v", "q")]["arguments"] == {"x-max-length": 1, "x-queue-type": "classic"}
     assert found.objects[exchange_key("v", "x")]["arguments"] == {}
-    assert found.in_force == {queue_key("v", "q"): "high"}
-    assert not found.is_mirrored(queue_key("v", "q"))
+    assert policies_in_force(found.objects, found.objects, lambda: 0.0) == {
+        queue_key("v", "q"): "high", exchange_key("v", "x"): "x",
+    }  # fmt: skip
     assert found.parameters == (("v", "shovel", "s"),)
     assert ObjectKey(ObjectKind.BINDING, "v", "x", "q", routing_key="k", arguments="{}") in found.objects
     assert "SECRET" not in repr([getattr(found, name) for name in ClusterObjects.__slots__])
@@ -66,7 +68,7 @@ def test_what_no_broker_can_be_given(tmp_path: Path) -> None:
         deep = {"a": deep}
     down = {"name": "down", "vhost": "v", "durable": True}
     found = read(tmp_path, {"queues": [{**QUEUE, "arguments": deep}, {**QUEUE, "name": "\udcff"}, down]})
-    assert [(key.name, why) for key, why in found.unread] == [
+    assert [(key.name, why) for key, why in found.unread.items()] == [
         ("q", "is nested deeper than 64 levels"),
         ("\udcff", "has a name that isn't UTF-8"),
         ("down", "is shown without its arguments: is the node of the queue down?"),

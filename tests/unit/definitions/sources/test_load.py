@@ -113,7 +113,7 @@ shovels: {s: {src-uri: amqp://h, src-queue: q, dest-uri: amqp://h, dest-publish-
 
 def test_the_downstream_is_judged_with_the_rest_of_its_section(tmp_path: Path) -> None:
     assert complaints(tmp_path, "downstream: {uri: [amqp://, http://h], management: ftp://h, urii: x}") == [
-        "1:19: uri: the downstream's URI needs a host",
+        "1:19: uri: it needs a host",
         "1:29: uri: the scheme must be amqp or amqps",
         "1:52: management: the scheme must be http or https",
         "1:61: unknown key 'urii' in downstream; did you mean 'uri'?",
@@ -182,7 +182,7 @@ uptreams: {}
             DOWNSTREAM + f"upstreams: {{{'x' * 256}: {{uri: amqp://h}}}}",
             "2:13: a name must not be longer than 255 bytes",
         ),
-        ("downstream: {uri: amqp://}", "1:19: uri: the downstream's URI needs a host"),
+        ("downstream: {uri: amqp://}", "1:19: uri: it needs a host"),
         (
             DOWNSTREAM + "agent: {http: , status-export: }",
             "2:32: status-export: expected a mapping, got nothing",

@@ -8,6 +8,7 @@ import pytest
 import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
+from agent.core.migration.objects import ObjectKind
 from agent.core.migration.selection import MovedBy
 from agent.definitions.models.migration import MigrationModel
 from agent.definitions.schema import build_schema
@@ -40,19 +41,21 @@ def test_a_file(tmp_path: Path) -> None:
     )
     found = load(tmp_path, text)
     assert not list(VALIDATOR.iter_errors(pyyaml.safe_load(text)))
-    queues = [(each.pattern.pattern.text, each.moved_by, each.to_quorum) for each in found.vhosts["a"].queues]
+    chosen = found.vhosts["a"].choices
+    queues = [(each.pattern.text, each.moved_by, each.to_quorum) for each in chosen[ObjectKind.QUEUE]]
     assert queues == [("^o", MovedBy.QUEUE_LINK, True), ("^r", MovedBy.SHOVEL, False), ("^s", MovedBy.SHOVEL, False)]
-    assert [each.pattern.text for each in found.vhosts["a"].exchanges] == ["^x", "^y"]
-    assert found.vhosts["a"].policies == ()
-    assert [each.pattern.pattern.text for each in found.vhosts["b"].queues] == [".*"]
-    assert found.vhosts["a"].queues[1].pattern.place.line == 5
+    assert [each.pattern.text for each in chosen[ObjectKind.EXCHANGE]] == ["^x", "^y"]
+    assert list(chosen[ObjectKind.POLICY]) == []
+    assert [each.pattern.text for each in found.vhosts["b"].choices[ObjectKind.QUEUE]] == [".*"]
+    assert chosen[ObjectKind.QUEUE][1].place.line == 5
     assert found.source.management[0].password.reveal() == "s-1"
     assert len(found.target.uris) == 2
     assert "s-1" not in repr(found) and "p-1" not in repr(found)
 
 
 def test_an_empty_list_of_queues_is_none(tmp_path: Path) -> None:
-    assert load(tmp_path, ENDS + "vhosts: {a: {queues: {}}}").vhosts["a"].queues == ()
+    choices = load(tmp_path, ENDS + "vhosts: {a: {queues: {}}}").vhosts["a"].choices
+    assert list(choices[ObjectKind.QUEUE]) == []
 
 
 @pytest.mark.parametrize(
@@ -84,8 +87,28 @@ def test_ends_and_secrets(tmp_path: Path) -> None:
     found = problems(tmp_path, text)
     assert [each.partition(": ")[2] for each in found] == [
         "uri: it needs a host",
+        "warning: uri: the path is ignored; vhosts are those of the file",
         "${env:UNSET}: the environment variable isn't set",
-        *[each.partition(": ")[2] for each in found[2:]],
+        *[each.partition(": ")[2] for each in found[3:]],
     ]
     assert any("a cluster needs the key 'management'" in each for each in found)
-    assert problems(tmp_path, "- a") == ["m.yaml:1:1: expected 'source', 'target' and 'vhosts'"]
+    assert problems(tmp_path, "- a") == ["m.yaml:1:1: expected a mapping of sections, got a list"]
+    assert problems(tmp_path, "") == [
+        "m.yaml:1:1: the file is empty; it needs the keys 'source', 'target' and 'vhosts'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("{verify: verify_none}", "warning: ssl-options do nothing: no address is amqps"),
+        ("{keyfile: /k}", "keyfile is given without certfile"),
+    ],
+)
+def test_tls_settings_are_checked_as_those_of_the_downstream(tmp_path: Path, options: str, words: str) -> None:
+    text = ENDS.replace("{uri: amqp://u:p-1@old, ", f"{{ssl-options: {options}, uri: amqp://u:p-1@old, ")
+    try:
+        found = [str(each) for each in load(tmp_path, text + "vhosts: {a: }").warnings]
+    except ConfigurationError as error:
+        found = [str(each) for each in error.problems]
+    assert any(words in each for each in found), found

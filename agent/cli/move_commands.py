@@ -1,4 +1,4 @@
-"""The command `move` as it is called: its options, and what they are for."""
+"""The commands `move` and `migrate …` as they are called: their options, and what they are for."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ MOST_HELD: Final = 40_000
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 
 app = typer.Typer()
+migrate = typer.Typer(help="Definitions of one cluster brought to another, with a look before.", no_args_is_help=True)
+app.add_typer(migrate, name="migrate")
 
 
 @app.command(
@@ -127,3 +129,67 @@ def move(
         is_dry=dry_run,
     )
     return moves.run(config, (source, to or source), options, form=format_)
+
+
+@migrate.command(
+    epilog=examples(
+        "migrate plan migration.yaml",
+        "migrate plan migration.yaml --rehearse --format json",
+        "migrate plan --source-definitions definitions.json --target-release 4.3",
+    )
+)
+def plan(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The migration file; not needed with --source-definitions."),
+    ] = None,
+    *,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Try it in a scratch vhost of the target, which is removed again.")
+    ] = False,
+    source_definitions: Annotated[
+        Path | None,
+        typer.Option("--source-definitions", metavar="EXPORT", help="Judge a definitions export, without any broker."),
+    ] = None,
+    target_release: Annotated[
+        str | None, typer.Option("--target-release", metavar="RELEASE", help="For this release, as 4.3 or 4.3.6.")
+    ] = None,
+    format_: FormatOption = "text",
+) -> int:
+    """Show what the target lacks, what it would refuse or ignore, and what else to know before; change nothing.
+
+    Exit status: 0, or 5 if the target would refuse something as it is at the source, or has it differently.
+    """
+    from agent.cli import migrate as migration
+
+    if (source_definitions is None) is not (target_release is None):
+        raise UsageError("--source-definitions and --target-release need each other")
+    if source_definitions is not None and target_release is not None:
+        if rehearse:
+            raise UsageError("--rehearse needs a target, and with --source-definitions there is none")
+        return migration.plan_export(file, source_definitions, target_release, form=format_)
+    if file is None:
+        raise UsageError("give the migration file, or --source-definitions and --target-release")
+    return migration.plan(file, is_rehearsed=rehearse, form=format_)
+
+
+@migrate.command(epilog=examples("migrate copy migration.yaml", "migrate copy migration.yaml --follow"))
+def copy(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The migration file: source, target, and what moves of which vhosts."),
+    ],
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until a signal: what changes at the source is copied within 30 s.")
+    ] = False,
+    format_: FormatOption = "text",
+) -> int:
+    """Make vhosts, policies, exchanges, queues and bindings at the target that it lacks. Deletes nothing, and copies no
+    users or permissions.
+
+    It can be repeated at any time. Exit status: 0, or 5 if something is left, or the target has it differently.
+    """
+    from agent.cli import migrate as migration
+
+    return migration.copy(file, follow=follow, form=format_)

@@ -7,14 +7,28 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from agent.cli.migration_text import is_complete
 from agent.core.addresses.http_url import parse
+from agent.core.migration.difference import MigrationAction, MigrationVerb
+from agent.core.migration.objects import queue_key
 from agent.core.migration.selection import everything
-from agent.errors import AgentError, BrokerError, Place
+from agent.errors import AgentError, BrokerError, ConfigurationError, Place
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
-from agent.migration.following import BETWEEN, LONGEST_WAIT, REFUSED_AGAIN, CopyRound, Follower
+from agent.migration.copying import (
+    AT_A_TIME,
+    BETWEEN,
+    LONGEST_WAIT,
+    MOST_FAILURES,
+    REFUSED_AGAIN,
+    CopyAccount,
+    CopyRound,
+    Follower,
+    copy,
+)
 from agent.migration.reading import ClusterPair
 
 SELECTION = {"v": everything(Place("m.yaml"))}
@@ -28,6 +42,8 @@ class Api:
     refused: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     is_down: bool = False
+    failing: set[str] = field(default_factory=set)
+    has_vhost: bool = True
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/api/")
@@ -36,6 +52,8 @@ class Api:
         if request.method == "PUT":
             return self._put(path)
         kind, _, _ = path.partition("/")
+        if kind == "vhosts" and not self.has_vhost:
+            return web.json_response({"error": "Object Not Found", "reason": "Not Found"}, status=404)
         answers: dict[str, Any] = {
             "overview": {"cluster_name": "c", "rabbitmq_version": "4.3.6", "exchange_types": [{"name": "direct"}]},
             "vhosts": {"name": "v"},
@@ -46,6 +64,10 @@ class Api:
     def _put(self, path: str) -> web.Response:
         name = path.rpartition("/")[2]
         self.asked.append(name)
+        if not self.has_vhost:
+            return web.json_response({"error": "x", "reason": "User not administrator"}, status=401)
+        if name in self.failing:
+            return web.json_response({"error": "x", "reason": "boom"}, status=500)
         if name in self.refused:
             return web.json_response({"error": "bad_request", "reason": "no"}, status=400)
         self.queues.append(name)
@@ -135,4 +157,59 @@ async def test_what_is_refused_is_tried_rarely_and_the_rest_at_once() -> None:
     steps: list[Callable[[], None]] = [lambda: source.queues.append("good"), *[lambda: None] * rounds]
     reported, _ = await follow(source, target, steps)
     assert target.asked == ["bad", "good", "bad"]
-    assert [len(each.account.left) for each in reported] == [1, *[0] * (rounds - 1), 1, 0]
+    assert [len(each.account.left) for each in reported] == [1] * (rounds + 2)
+    assert not any(is_complete(each.plan, each.account) for each in reported)
+
+
+async def test_a_vhost_that_is_refused_costs_one_request_and_nothing_is_said_to_be_complete() -> None:
+    source, target = Api([f"q{number}" for number in range(200)]), Api(has_vhost=False)
+    reported, _ = await follow(source, target, [lambda: None] * 3)
+    assert target.asked == ["v"]
+    assert [len(each.account.left) for each in reported] == [201] * 4
+
+
+async def test_a_wrong_file_ends_it_and_a_vhost_that_goes_later_doesnt() -> None:
+    source, target = Api(), Api()
+
+    def lose() -> None:
+        source.has_vhost = False
+
+    reported, _ = await follow(source, target, [lose, lambda: None])
+    assert [isinstance(each, AgentError) for each in reported] == [False, True, True]
+    with pytest.raises(ConfigurationError, match="no vhost 'v'"):
+        await follow(source, target, [])
+
+
+def queues(*names: str) -> list[MigrationAction]:
+    body = {"durable": True, "auto_delete": False, "arguments": {}}
+    return [MigrationAction(MigrationVerb.CREATE, queue_key("v", name), body) for name in names]
+
+
+async def copied_to(api: Api, actions: list[MigrationAction]) -> CopyAccount:
+    async with served(api) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
+        return await copy(target, actions, {})
+
+
+async def test_errors_over_some_keep_no_others_back() -> None:
+    names = [f"q{number:03}" for number in range(100)]
+    account = await copied_to(Api(failing=set(names[:5])), queues(*names))
+    assert (account.done.total(), len(account.left)) == (95, 5)
+    assert account.refused == set()
+
+
+async def test_a_target_that_fails_again_and_again_is_left_alone_with_an_account() -> None:
+    names = [f"q{number:03}" for number in range(100)]
+    api = Api(failing=set(names))
+    account = await copied_to(api, queues(*names))
+    assert len(api.asked) < MOST_FAILURES + AT_A_TIME
+    assert len(account.left) == 100
+    assert "boom" in account.left[queue_key("v", "q099")]
+
+
+async def test_a_refusal_is_one_with_several_addresses_too() -> None:
+    async with served(Api(refused={"q"})) as port:
+        urls = [parse(f"http://u:p@127.0.0.1:{each}") for each in (port, 1)]
+        async with DeclaringClient(urls) as target:
+            account = await copy(target, queues("q"), {})
+    assert account.left == {queue_key("v", "q"): "no"}
+    assert account.failed is None

@@ -1,0 +1,44 @@
+"""A command tidies up at the first signal, also where its terminal is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+import typer
+
+from agent.cli.signals import until_signal
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_lets_it_tidy_up(number: signal.Signals) -> None:
+    tidied: list[str] = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            tidied.append("up")
+
+    with pytest.raises(typer.Exit) as left:
+        until_signal(work(), 130)
+    assert (left.value.exit_code, tidied) == (130, ["up"])
+
+
+def test_a_terminal_that_closes_is_ignored_where_that_was_asked_for() -> None:
+    """As `nohup` does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    async def work() -> str:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.01)
+        return "done"
+
+    try:
+        assert until_signal(work(), 130) == "done"
+    finally:
+        signal.signal(signal.SIGHUP, before)
