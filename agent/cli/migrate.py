@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.cli import output
 from agent.cli.migration_text import (
@@ -29,13 +29,31 @@ from agent.errors import AgentError, BrokerError, Place, UsageError
 if TYPE_CHECKING:
     from agent.definitions.sources.migration import Migration
     from agent.migration.copying import CopyRound
+    from agent.migration.reading import ClusterPair
 
 NOT_SAFE: Final = 5
+T = TypeVar("T")
 
 
 def plan(file: Path, *, is_rehearsed: bool, form: str) -> int:
-    found, sides, error = until_signal(_plan(_load(file), is_rehearsed=is_rehearsed), INTERRUPTED)
-    status = _show(found, {**sides, "rehearsed": is_rehearsed and error is None}, form)
+    """Shows it also if it can't be rehearsed, and raises the error then."""
+    from agent.migration.copying import look
+    from agent.migration.rehearsing import rehearse
+
+    migration = _load(file)
+
+    async def work(clusters: ClusterPair) -> tuple[MigrationPlan, dict[str, Any], BrokerError | None]:
+        found, source, target = await look(clusters, migration.vhosts)
+        sides = {"source": _side(source), "target": _side(target)}
+        try:
+            refused = await rehearse(clusters.target, found.wanted) if is_rehearsed else None
+        except BrokerError as error:
+            return found, {**sides, "rehearsed": False}, error
+        found = found if refused is None else rehearsed(found, source.objects, refused)
+        return found, {**sides, "rehearsed": is_rehearsed}, None
+
+    found, sides, error = _with_both(migration, work)
+    status = _show(found, sides, form)
     if error is not None:
         raise error
     return status
@@ -68,11 +86,18 @@ def _show(found: MigrationPlan, sides: dict[str, Any], form: str) -> int:
 
 
 def copy(file: Path, *, follow: bool, form: str) -> int:
-    migration, as_json = _load(file), form == "json"
+    from agent.migration.copying import Follower, copy_once
+
+    migration, reporter = _load(file), _Reporter(as_json=form == "json", indent=None if follow else 2)
+
+    async def follow_on(clusters: ClusterPair) -> None:
+        await Follower(clusters, migration.vhosts, reporter, chance=random.random).run()
+
     if follow:
-        return until_signal(_follow(migration, as_json=as_json), OK)
-    done = until_signal(_copy(migration), INTERRUPTED)
-    _Reporter(as_json=as_json, indent=2)(done)
+        _with_both(migration, follow_on, stopped=OK)
+        return OK
+    done = _with_both(migration, lambda clusters: copy_once(clusters, migration.vhosts))
+    reporter(done)
     return OK if is_complete(done.plan, done.account) else NOT_SAFE
 
 
@@ -84,46 +109,20 @@ def _load(file: Path) -> Migration:
     return migration
 
 
-async def _plan(
-    migration: Migration, *, is_rehearsed: bool
-) -> tuple[MigrationPlan, dict[str, Any], BrokerError | None]:
-    """With the error of a rehearsal, as the plan is of use without."""
-    from agent.migration.copying import look
-    from agent.migration.reading import open_clusters
-    from agent.migration.rehearsing import rehearse
-
-    async with open_clusters(migration.source, migration.target) as clusters:
-        found, source, target = await look(clusters, migration.vhosts)
-        sides = {"source": _side(source), "target": _side(target)}
-        if is_rehearsed:
-            try:
-                found = rehearsed(found, source.objects, await rehearse(clusters.target, found.wanted))
-            except BrokerError as error:
-                return found, sides, error
-    return found, sides, None
-
-
-async def _copy(migration: Migration) -> CopyRound:
-    from agent.migration.copying import copy_once
+def _with_both(migration: Migration, work: Callable[[ClusterPair], Awaitable[T]], *, stopped: int = INTERRUPTED) -> T:
     from agent.migration.reading import open_clusters
 
-    async with open_clusters(migration.source, migration.target) as clusters:
-        return await copy_once(clusters, migration.vhosts)
+    async def run() -> T:
+        async with open_clusters(migration.source, migration.target) as clusters:
+            return await work(clusters)
 
-
-async def _follow(migration: Migration, *, as_json: bool) -> int:
-    from agent.migration.copying import Follower
-    from agent.migration.reading import open_clusters
-
-    async with open_clusters(migration.source, migration.target) as clusters:
-        await Follower(clusters, migration.vhosts, _Reporter(as_json=as_json), chance=random.random).run()
-    return OK
+    return until_signal(run(), stopped)
 
 
 class _Reporter:
     """Prints a round in which something happened, and an error once."""
 
-    def __init__(self, *, as_json: bool, indent: int | None = None) -> None:
+    def __init__(self, *, as_json: bool, indent: int | None) -> None:
         self._as_json = as_json
         self._indent = indent
         self._last: object = None

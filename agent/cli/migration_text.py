@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,13 +22,7 @@ MOST_ACTIONS: Final = 20
 MOST_NAMED: Final = 5
 MOST_LINES: Final = 50
 """Of a verdict, in text."""
-_MARKS: Final = {MigrationVerb.CREATE: ("+", "green"), MigrationVerb.CHANGE: ("~", "yellow")}
-_COLOURS: Final = {
-    ObjectionKind.REFUSED: "red",
-    ObjectionKind.DIFFERS: "red",
-    ObjectionKind.IGNORED: "white",
-    ObjectionKind.TRAP: "yellow",
-}
+_COLOURS: Final = {ObjectionKind.IGNORED: "white", ObjectionKind.TRAP: "yellow"}
 _PLURALS: Final = {ObjectKind.POLICY: "policies"}
 
 
@@ -40,21 +34,16 @@ def plan_lines(plan: MigrationPlan, *, with_actions: bool = True) -> Iterator[st
     verdicts = Counter(each.verdict for each in plan.objections)
     counts = ", ".join(f"{verdicts[each]:,} {each}" for each in ObjectionKind if verdicts[each])
     if with_actions:
-        changes = [f"{_counts(number)} to {verb}" for verb, number in _by_verb(plan.actions).items()]
+        of_verbs = ((verb, [each for each in plan.actions if each.verb is verb]) for verb in MigrationVerb)
+        changes = [f"{_counts(each.key.kind for each in found)} to {verb}" for verb, found in of_verbs if found]
         found = [f"{_counts(plan.found)} found as wanted"] if plan.found else []
         yield "; ".join([*(changes or ["nothing to do"]), *found, *([counts] if counts else [])])
     else:
-        yield f"{_counts(Counter(key.kind for key in plan.wanted))}: {counts or 'nothing refused'}"
+        yield f"{_counts(key.kind for key in plan.wanted)}: {counts or 'nothing refused'}"
 
 
-def _by_verb(actions: Sequence[MigrationAction]) -> Mapping[MigrationVerb, Counter[ObjectKind]]:
-    found: dict[MigrationVerb, Counter[ObjectKind]] = {}
-    for action in actions:
-        found.setdefault(action.verb, Counter())[action.key.kind] += 1
-    return found
-
-
-def _counts(counts: Mapping[ObjectKind, int]) -> str:
+def _counts(kinds: Iterable[ObjectKind] | Mapping[ObjectKind, int]) -> str:
+    counts = Counter(kinds)
     return ", ".join(counted(counts[kind], kind, _PLURALS.get(kind, "")) for kind in ObjectKind if counts.get(kind))
 
 
@@ -63,8 +52,8 @@ def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
     for action in actions:
         shown[action.key.kind] += 1
         if shown[action.key.kind] <= MOST_ACTIONS:
-            mark, colour = _MARKS[action.verb]
-            yield output.line("  ", output.paint(mark, colour), f" {action.verb} {action.key}")
+            mark = output.paint("+", "green") if action.verb is MigrationVerb.CREATE else output.paint("~", "yellow")
+            yield output.line("  ", mark, f" {action.verb} {action.key}")
     for kind, number in shown.items():
         yield from _more(number - MOST_ACTIONS, _PLURALS.get(kind, f"{kind}s"))
 
@@ -77,7 +66,7 @@ def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
     for verdict in ObjectionKind:
         of_verdict = [(group, keys) for group, keys in groups.items() if group[0] is verdict]
         for (_, reason, advice, *_), keys in of_verdict[:MOST_LINES]:
-            yield output.line(output.paint(verdict, _COLOURS[verdict]), f" {_named(keys)}: {reason}")
+            yield output.line(output.paint(verdict, _COLOURS.get(verdict, "red")), f" {_named(keys)}: {reason}")
             yield f"  → {advice}"
         yield from _more(len(of_verdict) - MOST_LINES, verdict)
 

@@ -39,11 +39,7 @@ class Overview(TypedDict):
 
 
 class VhostAnswer(TypedDict):
-    name: str
-
-
-class VhostSettingsAnswer(TypedDict):
-    """What is given when a vhost is made; releases before 3.11 have no default queue type, and show "undefined"."""
+    """With what is given when it is made; before 3.11 there is no default queue type, or it is "undefined"."""
 
     name: str
     description: NotRequired[Any]

@@ -23,7 +23,6 @@ from agent.management.answers import (
     ShovelAnswer,
     TopicPermissionAnswer,
     VhostAnswer,
-    VhostSettingsAnswer,
     WhoamiAnswer,
     taking,
 )
@@ -49,11 +48,6 @@ class NotFoundError(PermanentError):
     """The broker has no such vhost or route."""
 
 
-def _vhost_or_administrator(vhost: str) -> str:
-    """Brokers refuse others to ask for a vhost that isn't there, too."""
-    return f"permissions in vhost {vhost!r}, or where that is missing {_ADMINISTRATOR}"
-
-
 def _columns(answer: type[object]) -> str:
     return f"columns={','.join(answer.__annotations__)}"
 
@@ -70,11 +64,6 @@ class ManagementClient(Transport):
     async def vhosts(self) -> list[VhostAnswer]:
         """The vhosts that the user can see."""
         return await self._list(f"vhosts?{_columns(VhostAnswer)}", VhostAnswer, needs=_ANY_TAG)
-
-    async def vhost(self, name: str) -> VhostSettingsAnswer | None:
-        """What a vhost was made with, None if there is none, or the user may not see it."""
-        path = f"vhosts/{encode(name)}?{_columns(VhostSettingsAnswer)}"
-        return await self._one_or_none(path, VhostSettingsAnswer, needs=_vhost_or_administrator(name))
 
     async def parameters(self) -> list[ParameterAnswer]:
         """The parameters of the vhosts that the user may access; others are omitted silently."""
@@ -177,15 +166,7 @@ class ManagementClient(Transport):
         return await self.get_list(path, needs=needs, take=taking(answer))
 
     async def _one(self, path: str, answer: type[T]) -> T:
-        found = await self._one_or_none(path, answer, needs=_ANY_TAG)
-        if found is None:
-            raise NotFoundError(f"{self._where}: GET /api/{path.partition('?')[0]}: no such route: {NOT_RABBITMQ}")
-        return found
-
-    async def _one_or_none(self, path: str, answer: type[T], *, needs: str) -> T | None:
-        found = await self.get(path, needs=needs)
-        if found is None:
-            return None
+        found = await self.get(path, needs=_ANY_TAG)
         try:
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:

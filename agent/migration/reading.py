@@ -56,12 +56,12 @@ async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_so
     named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
     reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
-    for vhost in sorted(vhosts):
-        settings = await client.vhost(vhost)
-        if settings is not None:
-            found.add_vhost(vhost, {**settings})
+    for vhost in await client.vhosts():
+        name = vhost["name"]
+        if name in vhosts:
+            found.add_vhost(name, {**vhost})
             for kind, read in zip(KINDS.values(), reads, strict=True):
-                found.add(kind, vhost, [{**each} for each in await read(vhost)])
+                found.add(kind, name, [{**each} for each in await read(name)])
     return ClusterObjects(
         overview["cluster_name"],
         release,

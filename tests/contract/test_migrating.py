@@ -23,7 +23,7 @@ QUEUES: Final[tuple[dict[str, Any], ...]] = (
     {**CLASSIC, "x-ha-policy": "all"}, {**CLASSIC, "x-consumer-timeout": 1000}, {**STREAM, "x-consumer-timeout": 1000},
     {**QUORUM, "x-consumer-timeout": 1000}, {**CLASSIC, "x-queue-leader-locator": "balanced"},
     {**QUORUM, "x-overflow": "reject-publish-dlx"}, {**CLASSIC, "x-max-priority": 5}, {**CLASSIC, UNUSED: 1},
-    {**QUORUM, "x-delivery-limit": -1}, {**QUORUM, "x-max-priority": 5}, {**QUORUM, "x-delayed-retry-type": "all"},
+    {**QUORUM, "x-delivery-limit": -1}, {**QUORUM, "x-delayed-retry-type": "all"},
     {**QUORUM, "x-consumer-disconnected-timeout": 1000},
 )  # fmt: skip
 EXCHANGES: Final = ("topic", "x-local-random", "x-modulus-hash", "x-random", "x-consistent-hash", "x-delayed-message")
@@ -32,7 +32,8 @@ POLICIES: Final[tuple[dict[str, Any], ...]] = (
     {"queue-version": 1}, {"queue-master-locator": "min-masters"}, {"queue-leader-locator": "balanced"},
     {"max-length": 5, "ha-mode": "all"}, {"consumer-timeout": 1000}, {"stream-filter-size-bytes": 32},
     {"target-group-size": 3}, {"shards-per-node": 2}, {"federation-upstream-set": "all"}, {UNUSED: 1},
-    {"consumer-disconnected-timeout": 1000}, {"delayed-retry-type": "all"}, {"delivery-limit": -1},
+    {"consumer-disconnected-timeout": 1000}, {"delivery-limit": -1},
+    {"delayed-retry-type": "all", "delayed-retry-min": 1000},
 )  # fmt: skip
 KEYS: Final = ("#.#", "#.#.#", "a.#.b#.#")
 

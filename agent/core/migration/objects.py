@@ -141,12 +141,7 @@ def is_of_federation(key: ObjectKey, objects: Objects) -> bool:
 
 def in_order(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
     """Each after those that it needs."""
-    return sorted(
-        keys,
-        key=lambda key: (
-            KIND_ORDER.index(key.kind), key.vhost, key.name, key.destination, key.routing_key, key.arguments,
-        ),
-    )  # fmt: skip
+    return sorted(keys, key=lambda key: (KIND_ORDER.index(key.kind), key.vhost, str(key)))
 
 
 def release_of(text: str) -> Release | None:

@@ -92,94 +92,67 @@ _LEFT_OUT: Final = "it is copied without; clients that declare it with that are 
 _VERSION, _LEADER, _TIMEOUT = "x-queue-version", "x-queue-leader-locator", "x-consumer-timeout"
 
 RULES: Final = (
-    ReleaseRule(
-        _POLICY, _REFUSED, "ha-*: RabbitMQ 4.0 has no mirrored queues",
-        "it is copied without; write 'convert: quorum' for the queues that have to survive a node", _HA, _4_0,
-    ),
-    ReleaseRule(
-        _POLICY, _REFUSED, "queue-master-locator isn't permitted",
-        "it is copied without; queue-leader-locator does the same", ("queue-master-locator",), _4_3,
-    ),
+    ReleaseRule(_POLICY, _REFUSED, "ha-*: RabbitMQ 4.0 has no mirrored queues",
+        "it is copied without; write 'convert: quorum' for the queues that have to survive a node", _HA, _4_0),
+    ReleaseRule(_POLICY, _REFUSED, "queue-master-locator isn't permitted",
+        "it is copied without; queue-leader-locator does the same", ("queue-master-locator",), _4_3),
     ReleaseRule(_POLICY, _IGNORED, f"queue-mode: {_LAZY}", _NONE, ("queue-mode",), _3_12),
-    ReleaseRule(
-        _POLICY, _IGNORED, "queue-version: 1 is gone with 4.0", f"{_NONE}: queues are of version 2",
-        ("queue-version",), _4_0, value=1,
-    ),
-    ReleaseRule(
-        _POLICY, _REFUSED, "apply-to: releases before 3.12 know exchanges, queues and all",
+    ReleaseRule(_POLICY, _IGNORED, "queue-version: 1 is gone with 4.0", f"{_NONE}: queues are of version 2",
+        ("queue-version",), _4_0, value=1),
+    ReleaseRule(_POLICY, _REFUSED, "apply-to: releases before 3.12 know exchanges, queues and all",
         "write 'apply-to: queues' at the target, with a pattern that only such queues match", before=_3_12,
-        applies=lambda body: body["apply-to"] in _TYPED_QUEUES,
-    ),
-    ReleaseRule(
-        _POLICY, _REFUSED, "the pattern is longer than 1024 bytes", "write several policies", since=_4_3,
-        applies=lambda body: len(body["pattern"].encode(errors="replace")) > _MOST_PATTERN,
-    ),
-    ReleaseRule(
-        _QUEUE, _REFUSED, "x-queue-version: 1 is gone with 4.0", _LEFT_OUT, (_VERSION,), _4_3, value=1,
-    ),
-    ReleaseRule(
-        _QUEUE, _IGNORED, "x-queue-version: 1 is gone with 4.0", "4.3 refuses it: change the clients that declare it",
-        (_VERSION,), _4_0, _4_3, value=1,
-    ),
-    ReleaseRule(
-        _QUEUE, _REFUSED, "x-queue-master-locator isn't permitted", _LEFT_OUT, ("x-queue-master-locator",), _4_3,
-    ),
-    ReleaseRule(
-        _QUEUE, _REFUSED, "x-consumer-timeout: only quorum queues have it", _LEFT_OUT, (_TIMEOUT,), _4_3,
-        types=("classic", "stream"),
-    ),
-    ReleaseRule(
-        _QUEUE, _REFUSED, "x-queue-leader-locator: classic queues of this release have none", _LEFT_OUT, (_LEADER,),
-        before=_3_12, types=("classic",),
-    ),
+        applies=lambda body: body["apply-to"] in _TYPED_QUEUES),
+    ReleaseRule(_POLICY, _REFUSED, "delivery-limit: before 4.0 no limit is none at all, and not -1",
+        "it is copied without", ("delivery-limit",), before=_4_0, value=-1),
+    ReleaseRule(_POLICY, _REFUSED, "the pattern is longer than 1024 bytes", "write several policies", since=_4_3,
+        applies=lambda body: len(body["pattern"].encode(errors="replace")) > _MOST_PATTERN),
+    ReleaseRule(_QUEUE, _REFUSED, "x-queue-version: 1 is gone with 4.0", _LEFT_OUT, (_VERSION,), _4_3, value=1),
+    ReleaseRule(_QUEUE, _IGNORED, "x-queue-version: 1 is gone with 4.0",
+        "4.3 refuses it: change the clients that declare it", (_VERSION,), _4_0, _4_3, value=1),
+    ReleaseRule(_QUEUE, _REFUSED, "x-queue-master-locator isn't permitted", _LEFT_OUT, ("x-queue-master-locator",),
+        _4_3),
+    ReleaseRule(_QUEUE, _REFUSED, "x-consumer-timeout: only quorum queues have it", _LEFT_OUT, (_TIMEOUT,), _4_3,
+        types=("classic", "stream")),
+    ReleaseRule(_QUEUE, _REFUSED, "x-queue-leader-locator: classic queues of this release have none", _LEFT_OUT,
+        (_LEADER,), before=_3_12, types=("classic",)),
     ReleaseRule(_QUEUE, _IGNORED, f"x-queue-mode: {_LAZY}", _NONE, ("x-queue-mode",), _3_12),
     ReleaseRule(_QUEUE, _IGNORED, "x-ha-policy: since 3.0 policies mirror queues", _NONE, ("x-ha-policy",)),
-    ReleaseRule(
-        _QUEUE, _TRAP, "transient queues that aren't exclusive are deprecated: 4.3 takes them unless its configuration "
-        "has deprecated_features.permit.transient_nonexcl_queues = false",
-        "let clients declare them durable, or exclusive; --rehearse shows whether this target takes them",
-        since=_4_3, applies=lambda body: not body["durable"],
-    ),
-    ReleaseRule(
-        _QUEUE, _TRAP, "no x-delivery-limit: since 4.0 a quorum queue drops, or dead-letters, what came back 20 times",
+    ReleaseRule(_QUEUE, _TRAP,
+        "transient queues that aren't exclusive are deprecated: 4.3 takes them unless its configuration has "
+        "deprecated_features.permit.transient_nonexcl_queues = false",
+        "let clients declare them durable, or exclusive; --rehearse shows whether this target takes them", since=_4_3,
+        applies=lambda body: not body["durable"]),
+    ReleaseRule(_QUEUE, _TRAP,
+        "no x-delivery-limit: since 4.0 a quorum queue drops, or dead-letters, what came back 20 times",
         "set delivery-limit by a policy, -1 for none", since=_4_0,
-        applies=lambda body: type_of(body) == "quorum" and "x-delivery-limit" not in body[_ARGUMENTS],
-    ),
-    ReleaseRule(
-        _QUEUE, _TRAP, "x-expires: the target deletes it if nobody uses it for that long",
-        "let its clients connect there before, or 'copy --follow' makes it again", ("x-expires",),
-    ),
-    ReleaseRule(
-        _QUEUE, _TRAP, "consumers of a stream keep their offsets at the source, and they mean nothing at the target",
+        applies=lambda body: type_of(body) == "quorum" and "x-delivery-limit" not in body[_ARGUMENTS]),
+    ReleaseRule(_QUEUE, _TRAP, "x-expires: the target deletes it if nobody uses it for that long",
+        "let its clients connect there before, or 'copy --follow' makes it again", ("x-expires",)),
+    ReleaseRule(_QUEUE, _TRAP,
+        "consumers of a stream keep their offsets at the source, and they mean nothing at the target",
         "let consumers begin at a time (x-stream-offset) that is before the move",
-        applies=lambda body: type_of(body) == "stream",
-    ),
-    ReleaseRule(
-        ObjectKind.EXCHANGE, _TRAP, "messages that it delays can't be taken out of it",
+        applies=lambda body: type_of(body) == "stream"),
+    ReleaseRule(ObjectKind.EXCHANGE, _TRAP, "messages that it delays can't be taken out of it",
         "publish to the target before you switch off, and wait for the longest delay",
-        applies=lambda body: body["type"] == _DELAYED,
-    ),
-    ReleaseRule(
-        ObjectKind.BINDING, _REFUSED, "a topic exchange takes keys with two # at most",
+        applies=lambda body: body["type"] == _DELAYED),
+    ReleaseRule(ObjectKind.BINDING, _REFUSED, "a topic exchange takes keys with two # at most",
         "bind with fewer, two of them in a row mean the same as one", since=(4, 3, 5),
-        applies=lambda body: body["routing_key"].split(".").count("#") > _MOST_WILDCARDS,
-    ),
+        applies=lambda body: body["routing_key"].split(".").count("#") > _MOST_WILDCARDS),
 )  # fmt: skip
 """Seen on 3.10.8, 4.0.5 and 4.3.6, over the HTTP API."""
 
-_BUILT_IN: Final[Mapping[str, Release]] = {
-    "direct": _EVER, "fanout": _EVER, "topic": _EVER, "headers": _EVER,
-    "x-local-random": _4_0, "x-modulus-hash": _4_3,
-}  # fmt: skip
-_PLUGINS: Final = {
-    _DELAYED: "rabbitmq_delayed_message_exchange",
-    "x-consistent-hash": "rabbitmq_consistent_hash_exchange",
-    "x-random": "rabbitmq_random_exchange",
-    "x-recent-history": "rabbitmq_recent_history_exchange",
-    "x-jms-topic": "rabbitmq_jms_topic_exchange",
-    "x-modulus-hash": "rabbitmq_sharding",
-    "x-federation-upstream": "rabbitmq_federation",
+_TYPES: Final[Mapping[str, tuple[Release, str]]] = {
+    **dict.fromkeys(("direct", "fanout", "topic", "headers"), (_EVER, "")),
+    "x-local-random": (_4_0, ""),
+    "x-modulus-hash": (_4_3, "rabbitmq_sharding"),
+    _DELAYED: (_NEVER, "rabbitmq_delayed_message_exchange"),
+    "x-consistent-hash": (_NEVER, "rabbitmq_consistent_hash_exchange"),
+    "x-random": (_NEVER, "rabbitmq_random_exchange"),
+    "x-recent-history": (_NEVER, "rabbitmq_recent_history_exchange"),
+    "x-jms-topic": (_NEVER, "rabbitmq_jms_topic_exchange"),
+    "x-federation-upstream": (_NEVER, "rabbitmq_federation"),
 }
+"""Types of exchanges: since when brokers have them without a plugin, and the plugin."""
 _SETTINGS: Final[Mapping[str, Release]] = {
     **dict.fromkeys(
         (
@@ -226,12 +199,11 @@ def adapted(key: ObjectKey, body: Body, target: Release, types: frozenset[str] |
 
 
 def _of_type(key: ObjectKey, kind: str, target: Release, types: frozenset[str] | None) -> Iterator[Objection]:
-    if kind in types if types is not None else _BUILT_IN.get(kind, _NEVER) <= target:
-        return
-    plugin = _PLUGINS.get(kind)
-    advice = f"enable {plugin} at the target" if plugin else "enable the plugin that has it at the target"
-    known = "" if types is not None else " by itself"
-    yield Objection(_REFUSED, key, f"the target has no exchanges of type {kind!r}{known}", advice)
+    since, plugin = _TYPES.get(kind, (_NEVER, ""))
+    if kind not in types if types is not None else target < since:
+        known = "" if types is not None else " by itself"
+        advice = f"enable {plugin or 'the plugin that has it'} at the target"
+        yield Objection(_REFUSED, key, f"the target has no exchanges of type {kind!r}{known}", advice)
 
 
 def _of_settings(key: ObjectKey, definition: Mapping[str, Any], target: Release) -> Iterator[Objection]:

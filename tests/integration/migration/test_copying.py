@@ -74,7 +74,8 @@ def test_a_rehearsal_leaves_nothing_and_says_what_it_needs(migrated: MigrationSc
     assert migrated.scratches() == []
     user = f"{migrated.vhost} user"
     migrated.target.admin.user(user, "secret-password", "policymaker")
-    migrated.target.admin.vhost(migrated.vhost, user)
+    migrated.target.admin.vhost(migrated.vhost)
+    migrated.target.admin.permissions(migrated.vhost, user)
     migrated.document["target"]["management"] = migrated.target.management_uri(user, "secret-password")
     migrated.write()
     ran = migrated.lab.agents.run(

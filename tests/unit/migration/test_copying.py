@@ -52,11 +52,9 @@ class Api:
         if request.method == "PUT":
             return self._put(path)
         kind, _, _ = path.partition("/")
-        if kind == "vhosts" and not self.has_vhost:
-            return web.json_response({"error": "Object Not Found", "reason": "Not Found"}, status=404)
         answers: dict[str, Any] = {
             "overview": {"cluster_name": "c", "rabbitmq_version": "4.3.6", "exchange_types": [{"name": "direct"}]},
-            "vhosts": {"name": "v"},
+            "vhosts": [{"name": "v"}] if self.has_vhost else [],
             "queues": [{"name": each, "durable": True, "arguments": {}, "type": "classic"} for each in self.queues],
         }
         return web.json_response(answers.get(kind, []))
