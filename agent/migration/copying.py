@@ -53,14 +53,15 @@ class CopyRound:
 
 
 async def look(
-    clusters: ClusterPair, selection: Mapping[str, VhostSelection]
+    clusters: ClusterPair, selection: Mapping[str, VhostSelection], *, with_traps: bool = True
 ) -> tuple[MigrationPlan, ClusterObjects, ClusterObjects]:
-    """The difference of both sides, as they are now. Raises BrokerError and ConfigurationError."""
+    """The difference of both sides, as they are now, and these. Raises BrokerError and ConfigurationError."""
     source, target = await gather_both(
         read_cluster(clusters.source, selection, is_source=True),
         read_cluster(clusters.target, selection, is_source=False),
     )
-    return plan_migration(source, target, choose(source, selection), time.process_time), source, target
+    chosen = choose(source, selection)
+    return plan_migration(source, target, chosen, time.process_time, with_traps=with_traps), source, target
 
 
 async def copy_once(clusters: ClusterPair, selection: Mapping[str, VhostSelection]) -> CopyRound:
@@ -140,7 +141,7 @@ class Follower:
                 await self.sleep(BETWEEN)
 
     async def _round(self) -> CopyRound:
-        plan, _, _ = await look(self.clusters, self.selection)
+        plan, _, _ = await look(self.clusters, self.selection, with_traps=False)
         bodies, now = {action.key: action.body for action in plan.actions}, self.clock()
         self._refused = {
             key: (body, until, reason)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from agent.core.migration.objects import ClusterObjects, release_of
 from agent.core.settings import DownstreamSettings
@@ -16,6 +16,7 @@ from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
 from agent.management.transport import TooLargeError
 
+Reads: TypeAlias = tuple[Callable[[str], Awaitable[Sequence[Any]]], ...]
 DEADLINE: Final = 120.0
 """For one cluster. Each request has its own, shorter one."""
 
@@ -55,13 +56,13 @@ async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_so
         raise PermanentError(f"{where}: its release isn't one of RabbitMQ: {overview['rabbitmq_version'][:40]!r}")
     named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
-    reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
+    reads: Reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
     for vhost in await client.vhosts():
         name = vhost["name"]
         if name in vhosts:
             found.add_vhost(name, {**vhost})
             for kind, read in zip(KINDS.values(), reads, strict=True):
-                found.add(kind, name, [{**each} for each in await read(name)])
+                found.add(kind, name, await read(name))
     return ClusterObjects(
         overview["cluster_name"],
         release,

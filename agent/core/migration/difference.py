@@ -55,11 +55,17 @@ _REHEARSED: Final = "the target refused it in the rehearsal: a copy leaves it ou
 
 
 def plan_migration(
-    source: ClusterObjects, target: ClusterObjects, chosen: ChosenObjects, clock: Callable[[], float] = lambda: 0.0
+    source: ClusterObjects,
+    target: ClusterObjects,
+    chosen: ChosenObjects,
+    clock: Callable[[], float] = lambda: 0.0,
+    *,
+    with_traps: bool = True,
 ) -> MigrationPlan:
     """Keeps to what the target's release takes, as far as that is known. `clock` is for the time of policies' patterns,
-    in seconds of CPU."""
-    before = policies_in_force(source.objects, chosen.keys() & source.objects.keys(), clock)
+    in seconds of CPU; with many policies, the traps take most of it."""
+    of = [key for key, each in chosen.items() if with_traps or (each is not None and each.to_quorum)]
+    before = policies_in_force(source.objects, [key for key in of if key in source.objects], clock)
     wanted, objections = _wanted(source, target, chosen, before)
     actions: list[MigrationAction] = []
     found: Counter[ObjectKind] = Counter()
@@ -77,9 +83,10 @@ def plan_migration(
     unread = {key: f"it can't be copied: it {why}" for key, why in source.unread.items() if key in chosen}
     for key, why in unread.items():
         objections.append(Objection(ObjectionKind.REFUSED, key, why, "declare it again with other arguments"))
-    after = policies_in_force({**target.objects, **wanted}, wanted, clock)
-    objections += of_policies(chosen, wanted, before, after)
-    objections += traps(source, target, chosen, wanted)
+    if with_traps:
+        after = policies_in_force({**target.objects, **wanted}, wanted, clock)
+        objections += of_policies(chosen, wanted, before, after)
+        objections += traps(source, target, chosen, wanted)
     return MigrationPlan(tuple(actions), tuple(dict.fromkeys(objections)), found, wanted, unread)
 
 
