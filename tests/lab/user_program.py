@@ -101,7 +101,8 @@ async def messages_async(uri: str, queue: str, count: int, deadline: float = DEA
 
     async with await aio_pika.connect(uri) as connection:
         channel = await connection.channel()
-        await (await channel.get_queue(queue, ensure=False)).consume(take, no_ack=True)
+        consumed = await channel.get_queue(queue, ensure=False)
+        tag = await consumed.consume(take, no_ack=True)
         end = asyncio.get_running_loop().time() + deadline
         while True:
             left = end - asyncio.get_running_loop().time()
@@ -109,6 +110,7 @@ async def messages_async(uri: str, queue: str, count: int, deadline: float = DEA
                 async with asyncio.timeout(left if len(taken) < count else QUIET):
                     await arrived.wait()
             except TimeoutError:
+                await consumed.cancel(tag)  # what the broker sent before its answer is taken, too, and would be lost
                 return taken
             arrived.clear()
 

@@ -20,7 +20,7 @@ from tests.lab.certificates import Authority
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
-from tests.lab.stranger import stranger
+from tests.lab.stranger import hang_up, served, stranger
 from tests.lab.waiting import eventually
 
 SENTINEL = "S3NTINEL"
@@ -323,9 +323,8 @@ async def test_an_empty_server_name_does_not_switch_the_check_off(tmp_path: Path
     other = authority.server("other", names="DNS:other.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(other.certfile, other.keyfile)
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
-    async with server:
-        uri = parse(f"amqps://127.0.0.1:{server.sockets[0].getsockname()[1]}?cacertfile={authority.cacertfile}")
+    async with served(hang_up, tls=context) as port:
+        uri = parse(f"amqps://127.0.0.1:{port}?cacertfile={authority.cacertfile}")
         assert uri.tls is not None
         for name in ("", None):
             unnamed = replace(uri, tls=replace(uri.tls, server_name_indication=name))

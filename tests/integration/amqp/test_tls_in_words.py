@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +17,7 @@ from agent.errors import BrokerError
 from tests.integration.conftest import TlsBroker
 from tests.lab.certificates import Authority
 from tests.lab.node import Node
+from tests.lab.stranger import hang_up, served
 
 PAGE: Final = Path(__file__).parents[3] / "docs/tls.md"
 NOT_TRUSTED: Final = "its certificate is not trusted: "
@@ -43,8 +43,7 @@ async def sides(
     own = authority.server(names="DNS:localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certfile, own.keyfile)
-    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with served(hang_up, tls=context) as port:
         leaf = f"127.0.0.1:{port}?cacertfile={authority.cacertfile}"
         yield Sides(broker, tls_broker, strict_tls_broker, expired_tls_broker, leaf, stranger)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from pamqp import commands, frame
 
 from agent.check.http_api import BrokerApi
 from agent.core.addresses import http_url
+from tests.lab.stranger import served
 
 
 class Answers:
@@ -23,23 +24,20 @@ class Answers:
         self.asked = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                route = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
-                self.asked += 1
-                if self.silent:
-                    continue
-                kind = "bindings" if "/bindings" in route else route.split("/")[2].partition("?")[0]
-                body = json.dumps(self.rows.get(kind.replace("-", "_"), [])).encode()
-                head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                writer.write(head.encode() + body)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        while True:
+            route = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
+            self.asked += 1
+            if self.silent:
+                continue
+            kind = "bindings" if "/bindings" in route else route.split("/")[2].partition("?")[0]
+            body = json.dumps(self.rows.get(kind.replace("-", "_"), [])).encode()
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
 
 
 @asynccontextmanager
 async def api(answers: Answers, **options: Any) -> AsyncIterator[BrokerApi]:
-    async with _served(answers.serve) as port:
+    async with served(answers.serve) as port:
         url = http_url.parse(f"http://u:p@127.0.0.1:{port}")
         async with BrokerApi([url], where="broker", setting="--api", **options) as opened:
             yield opened
@@ -54,42 +52,20 @@ async def amqp_broker(*, hangs_up: Callable[[], None] | None = None) -> AsyncIte
         await reader.readexactly(8)
         start = commands.Connection.Start(0, 9, {"capabilities": {"publisher_confirms": True}}, "PLAIN", "en_US")
         writer.write(frame.marshal(start, 0))
-        try:
-            while True:
-                head = await reader.readexactly(7)
-                size = int.from_bytes(head[3:7], "big")
-                _, channel, method = frame.unmarshal(head + await reader.readexactly(size + 1))
-                if (answer := _ANSWERS.get(method.name)) is not None:
-                    writer.write(frame.marshal(answer, channel))
-                if hangs_up is not None and method.name == "Confirm.Select":
-                    await asyncio.sleep(0.3)
-                    writer.close()
-                    hangs_up()
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        while True:
+            head = await reader.readexactly(7)
+            size = int.from_bytes(head[3:7], "big")
+            _, channel, method = frame.unmarshal(head + await reader.readexactly(size + 1))
+            if (answer := _ANSWERS.get(method.name)) is not None:
+                writer.write(frame.marshal(answer, channel))
+            if hangs_up is not None and method.name == "Confirm.Select":
+                await asyncio.sleep(0.3)
+                writer.close()
+                hangs_up()
+                return
 
-    async with _served(serve) as port:
+    async with served(serve) as port:
         yield port
-
-
-@asynccontextmanager
-async def _served(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
-    writers: list[asyncio.StreamWriter] = []
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await serve(reader, writer)
-
-    server = await asyncio.start_server(one, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for writer in writers:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
 
 
 _ANSWERS: Final[Mapping[str, Any]] = {

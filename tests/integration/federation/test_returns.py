@@ -59,12 +59,15 @@ def check_all_there(agent: Agent, here: Site, there: Site, waiting: list[str]) -
     came: set[str] = set()
 
     def all_came() -> bool:
+        """Fail with what is missing and what the agent says of it."""
         came.update(here.take(depth(here.uri, Q)))
         if has_queue(there):
             came.update(each.body.decode() for each in messages(there.uri, QUARANTINE, depth(there.uri, QUARANTINE)))
-        return came >= set(waiting)
+        missing = sorted(set(waiting) - came)
+        assert not missing, (missing, ask(agent, "/api/links"))
+        return True
 
-    eventually(all_came, 30, what="all is here or in quarantine")
+    eventually(all_came, ignoring=AssertionError, what="all is here or in quarantine")
 
     def is_idle() -> bool:
         [found] = ask(agent, "/api/links")

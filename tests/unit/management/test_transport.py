@@ -13,6 +13,7 @@ import pytest
 from agent.core.addresses.http_url import parse
 from agent.errors import BrokerError
 from agent.management.client import ManagementClient
+from tests.lab.stranger import served
 
 
 async def test_needs_an_address() -> None:
@@ -39,11 +40,9 @@ async def answering(answer: bytes) -> AsyncIterator[int]:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with served(answer_once) as port:
+        yield port
 
 
 ECHO = "login of u:S3NTINEL by Basic " + base64.b64encode(b"u:S3NTINEL").decode()

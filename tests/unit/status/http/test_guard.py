@@ -160,7 +160,7 @@ async def test_what_is_no_http_gets_json_and_is_not_repeated(
     writer.write(sent)
     async with asyncio.timeout(20):
         answer = await reader.read()
-    writer.close()
+    writer.transport.abort()  # the server may not take the rest
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
     assert "the request is invalid" in json.loads(body)["error"]
