@@ -32,9 +32,9 @@ def until_signal(work: Coroutine[Any, Any, T], stopped: int) -> T:
     """The first signal cancels it, waits until it has tidied up, and exits with `stopped`."""
 
     async def run() -> T:
-        task = asyncio.ensure_future(work)
-        on_first_signal(task.cancel)
-        return await task
+        if (task := asyncio.current_task()) is not None:
+            on_first_signal(task.cancel)
+        return await work
 
     try:
         return asyncio.run(run())
