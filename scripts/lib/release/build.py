@@ -15,6 +15,7 @@ import sys
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import manual
@@ -55,21 +56,14 @@ def main(source: Path, output: Path, work: Path) -> None:
     os.chdir(source)
     sdist(output, work)
     wheel = output / build_meta.build_wheel(str(output))
-    lists = {f"{NAME}-{VERSION}.cdx.json": sbom.document("wheel and sdist", VERSION, universal(), {}, epoch=EPOCH)}
     for debian in DEBIANS:
-        package, contents = package_of(debian, wheel, work / str(debian.release))
-        shutil.move(package, output)
-        lists[f"{package.stem}.cdx.json"] = contents
-    for name, text in lists.items():
-        (output / name).write_text(text)
+        there = package_of(debian, wheel, output, work / str(debian.release))
+    needed = sbom.locked(BARE_LOCK, DEBIANS[-1].environment)
+    contents = sbom.document("wheel and sdist", VERSION, needed, there, epoch=EPOCH)
+    (output / f"{NAME}-{VERSION}.cdx.json").write_text(contents)
     made = sorted(each for each in output.iterdir() if each.name != "SHA256SUMS")
     sums = (f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in made)
     (output / "SHA256SUMS").write_text("".join(sums))
-
-
-def universal() -> dict[str, str]:
-    """What the wheel needs on any machine that the packages are for."""
-    return sbom.locked(BARE_LOCK, DEBIANS[0].environment)
 
 
 def sdist(output: Path, work: Path) -> None:
@@ -91,7 +85,8 @@ def said(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def package_of(debian: Debian, wheel: Path, work: Path) -> tuple[Path, str]:
+def package_of(debian: Debian, wheel: Path, output: Path, work: Path) -> dict[str, Distribution]:
+    """The packages that are in it."""
     tree, version = work / "tree", f"{VERSION}+deb{debian.release}"
     packages = tree / HOME / f"lib/python{debian.python}/site-packages"
     packages.mkdir(parents=True)
@@ -105,10 +100,10 @@ def package_of(debian: Debian, wheel: Path, work: Path) -> tuple[Path, str]:
     program(tree, debian)
     system_files(tree, version, contents)
     control(tree, version, debian)
-    package = work / name
     # One thread: how many there are shows in the bytes.
-    said("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", str(tree), str(package))
-    return package, contents
+    said("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", str(tree), str(output / name))
+    (output / f"{Path(name).stem}.cdx.json").write_text(contents)
+    return there
 
 
 def wheels(debian: Debian, folder: Path) -> list[Path]:

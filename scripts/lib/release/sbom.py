@@ -15,6 +15,8 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 OWN = "federation-agent"
+APPROVED = "License :: OSI Approved :: "
+LONGEST_NAME = 80
 PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)(?: ; (.*?))?(?: \\)?$", re.MULTILINE)
 
 
@@ -69,13 +71,16 @@ def document(
 def _package(name: str, version: str, there: Distribution | None) -> dict[str, Any]:
     purl = f"pkg:pypi/{name}@{version}"
     found: dict[str, Any] = {"type": "library", "name": name, "version": version, "bom-ref": purl, "purl": purl}
-    if there is not None and (licence := there.metadata["License-Expression"]):
-        found["licenses"] = [{"expression": licence}]
-    elif there is not None and (named := _classified(there)):
-        found["licenses"] = [{"license": {"name": each}} for each in named]
+    if licences := [] if there is None else _licences(there):
+        found["licenses"] = licences
     return found
 
 
-def _classified(there: Distribution) -> list[str]:
-    classifiers = there.metadata.get_all("Classifier", [])
-    return [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License :: OSI Approved :: ")]
+def _licences(there: Distribution) -> list[dict[str, Any]]:
+    """As the package names them: an expression, classifiers, or a name; a whole text is none."""
+    metadata = there.metadata
+    if expression := metadata["License-Expression"]:
+        return [{"expression": expression}]
+    classifiers = [each for each in metadata.get_all("Classifier", []) if each.startswith(APPROVED)]
+    names = [each.removeprefix(APPROVED) for each in classifiers] or [metadata["License"] or ""]
+    return [{"license": {"name": each}} for each in names if 0 < len(each) <= LONGEST_NAME]
