@@ -38,7 +38,7 @@ print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version 
 """
 # Records what is asked of systemd, which doesn't run there.
 SYSTEMCTL: Final = '#!/bin/sh\necho "$@" >>/run/asked\ncase "$*" in *is-enabled*) echo enabled ;; esac\n'
-KEPT_BY_DEBIAN: Final = ("var/lib/dpkg", "var/lib/apt", "var/cache", "var/log", "run", "root", "proc", "tmp")
+KEPT_BY_DEBIAN: Final = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/run/", "/tmp/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Debian:
 
     def files(self) -> set[str]:
         """All but what apt and dpkg note for themselves."""
-        found = {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+        found = self.run("find", "/", "-xdev").splitlines()
         return {each for each in found if not each.startswith(KEPT_BY_DEBIAN) and not each.endswith("-")}
 
 
