@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -18,6 +19,7 @@ import pytest
 
 from agent.version import VERSION
 from tests.deploy.image import MARK, configuration_for, sites
+from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
 from tests.integration.federation.sites import Site
 from tests.lab import processes
 from tests.lab.lab import Lab, accepts
@@ -125,6 +127,18 @@ def test_the_wheel_knows_its_commit() -> None:
 def test_lintian_finds_no_error(package: Path) -> None:
     done = subprocess.run(["lintian", "--fail-on", "error", package], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_the_packaged_service_is_let_do_as_little_as_ours(tmp_path: Path) -> None:
+    package = next(iter(FIRST.glob("*.deb")))
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
+    unit = tmp_path / "usr/lib/systemd/system/federation-agent.service"
+    assert "\nUser=federation-agent\n" in unit.read_text()
+    done = systemd_analyze("security", "--offline=true", unit)
+    found = re.search(r"exposure level for .*: ([\d.]+)", done.stdout)
+    assert found, done.stderr
+    assert float(found[1]) <= MOST_EXPOSED
 
 
 def test_a_package_is_installed_upgraded_and_purged(debian: Debian, tmp_path: Path) -> None:

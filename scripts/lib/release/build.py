@@ -82,7 +82,7 @@ def architecture() -> str:
 
 
 def said(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def package_of(debian: Debian, wheel: Path, output: Path, work: Path) -> dict[str, Distribution]:
