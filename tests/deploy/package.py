@@ -193,7 +193,18 @@ def test_the_packaged_agent_federates(debian: Debian, tmp_path: Path, lab: Lab, 
     inside.chmod(0o640)
     shutil.chown(inside, group=inside.parent.stat().st_gid)
     user = f"--userspec={debian.run('id', '-u', 'federation-agent').strip()}:{inside.parent.stat().st_gid}"
-    command = ["chroot", user, debian.root, "/usr/bin/env", "-i", mark, "federation-agent", "run", "-c", CONFIGURATION]
+    command = [
+        "chroot",
+        user,
+        str(debian.root),
+        "/usr/bin/env",
+        "-i",
+        mark,
+        "federation-agent",
+        "run",
+        "-c",
+        CONFIGURATION,
+    ]
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
