@@ -2,7 +2,7 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test compose-test lock clean
+.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test compose-test release package-test lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
@@ -52,6 +52,12 @@ image-test: setup ## build the images without Docker and federate messages with 
 
 compose-test: setup ## docker-compose.yml with a real Docker engine, installed where it can be; two minutes
 	@scripts/compose-test
+
+release: setup ## wheel, sdist, Debian packages, SBOMs and checksums of this commit, in dist
+	@scripts/release
+
+package-test: setup ## build the release twice, install its Debian packages in bare Debians and federate with them
+	@scripts/package-test
 
 lock: ## resolve requirements.lock and locks/ again, with hashes
 	@scripts/lock

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
-from importlib.metadata import version
+from functools import cached_property
 from typing import Self
 
 import structlog
@@ -35,6 +34,7 @@ from agent.errors import BrokerError, Failure, FailureKind, PermanentError, Tran
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
 from agent.tasks import GuardedTasks, report_unforeseen
+from agent.version import VERSION
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
@@ -93,12 +93,6 @@ class Server:
             version=one_line(_text(fields.get(properties, "version")) or ""),
             cluster_name=_name(_text(fields.get(properties, "cluster_name"))),
         )
-
-
-@cache
-def _own_version() -> str:
-    """The agent's version, read only once: reading it takes milliseconds, in which no link moves a message."""
-    return version(PRODUCT)
 
 
 def _text(field: Field | None) -> str | None:
@@ -277,7 +271,7 @@ async def connect(
         async with asyncio.timeout(seconds):
             wire = await _open_socket(uri, terms, step, wired, within=seconds, hanging=hanging)
             async with asyncio.timeout(step):
-                await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
+                await wire.open({"product": PRODUCT, "version": VERSION, "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
                 raise end
     except OSError as error:

@@ -8,7 +8,6 @@ import platform
 import tarfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from agent.cli import output
 from agent.cli.remote import Remote, RemoteError
 from agent.definitions.sources.written_secrets import without_secrets
 from agent.errors import CannotStartError, ConfigurationError
+from agent.version import VERSION, build
 
 OWN: Final = 0o600
 
@@ -25,7 +25,8 @@ def write_bundle(remote: Remote, path: Path | None, config: Path | None) -> Path
     path = path or Path(time.strftime("federation-agent-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
     parts: dict[str, Callable[[], object]] = {
         "versions.json": lambda: {
-            "federation-agent": version("federation-agent"),
+            "federation-agent": VERSION,
+            "build": build(),
             "python": platform.python_version(),
             "machine": platform.platform(),
         },

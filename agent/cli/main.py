@@ -40,11 +40,15 @@ app.add_typer(quarantine.app, name="quarantine")
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print version, build and Python's version, and exit.")
+    ] = False,
+) -> None:
     if version:
-        from importlib.metadata import version as installed
+        from agent.version import described
 
-        output.say(f"federation-agent {installed('federation-agent')}")
+        output.say(f"federation-agent {described()}")
         raise typer.Exit
 
 

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +40,7 @@ from agent.status.export.exporter import Exporter
 from agent.status.http.connections import raise_descriptor_limit
 from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
+from agent.version import VERSION
 
 END_PATIENCE: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
@@ -118,7 +118,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
 
 
 def _board() -> Board:
-    return Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
+    return Board(time.time, owner=socket.gethostname(), version=VERSION)
 
 
 def _log_settings(configured: LogSettings, log_format: str | None, log_level: str | None) -> LogSettings:

@@ -66,7 +66,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
-    given = _parser().parse_args(arguments)
+    given = parser().parse_args(arguments)
     if given.period is not None:
         if given.start or given.end:
             raise OptionError("report: --period is instead of --from and --to")
@@ -98,13 +98,13 @@ def _period(name: str, today: date) -> tuple[date, date]:
     return (first - timedelta(days=1)).replace(day=1), first
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    made = _ArgumentParser(
         prog="federation-agent report",
         description="Turn status exports into tables of availability, traffic, incidents, objectives and edges.",
         epilog="Examples: federation-agent report --input var/status --output var/report --period yesterday",
     )
-    add = parser.add_argument
+    add = made.add_argument
     exports = "Directories that agents export to."
     add("--input", dest="inputs", nargs="+", action="extend", required=True, metavar="DIR", help=exports)
     add("--output", required=True, metavar="DIR", help="Directory for tables, report.html and summary.json.")
@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
     add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")
-    return parser
+    return made
 
 
 def _date_or_time(text: str) -> datetime:

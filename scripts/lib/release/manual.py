@@ -1,0 +1,121 @@
+"""Man pages and completions, from the definitions of the commands themselves."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer._completion_shared import get_completion_script
+
+from agent.cli.main import app
+from agent.pipeline.options import parser
+from agent.version import VERSION
+
+NAME = "federation-agent"
+COMPLETIONS = {
+    "bash": f"usr/share/bash-completion/completions/{NAME}",
+    "zsh": f"usr/share/zsh/vendor-completions/_{NAME}",
+    "fish": f"usr/share/fish/vendor_completions.d/{NAME}.fish",
+}
+EXIT_STATUSES = Path("docs/troubleshooting.md")
+FILES = (
+    ("/etc/federation-agent/agent.yml", "The configuration, unless another one is given."),
+    ("/usr/share/doc/federation-agent/examples", "Configurations, alert rules and a dashboard."),
+)
+
+
+def completions() -> Iterator[tuple[str, str]]:
+    variable = f"_{NAME.upper().replace('-', '_')}_COMPLETE"
+    for shell, path in COMPLETIONS.items():
+        yield path, get_completion_script(prog_name=NAME, complete_var=variable, shell=shell) + "\n"
+
+
+def pages(epoch: int) -> Iterator[tuple[str, str]]:
+    group: Any = typer.main.get_command(app)
+    below = {NAME: group}
+    for name, command in group.commands.items():
+        below[f"{NAME}-{name}"] = command
+        below |= {f"{NAME}-{name}-{each}": inner for each, inner in getattr(command, "commands", {}).items()}
+    for name, command in below.items():
+        shown = list(_report(parser()) if name == f"{NAME}-report" else _command(name, command, below))
+        yield (
+            f"usr/share/man/man1/{name}.1",
+            "\n".join([*_head(name, command, epoch), *shown, *_end(name, below)]) + "\n",
+        )
+
+
+def _head(name: str, command: Any, epoch: int) -> Iterator[str]:
+    day = datetime.fromtimestamp(epoch, UTC).date().isoformat()
+    summary = (command.help or "").strip().partition("\n")[0].rstrip(".")
+    yield f'.TH {name.upper()} 1 {day} "{NAME} {VERSION}" "User Commands"'
+    yield ".SH NAME"
+    yield f"{_plain(name)} \\- {_plain(summary)}"
+
+
+def _command(name: str, command: Any, below: dict[str, Any]) -> Iterator[str]:
+    words = name.replace(f"{NAME}-", f"{NAME} ", 1)
+    words = words.replace("quarantine-", "quarantine ")
+    arguments = " ".join(each.name.upper() for each in command.params if each.param_type_name == "argument")
+    more = "\\fICOMMAND\\fR ..." if hasattr(command, "commands") else f"\\fI{arguments}\\fR" if arguments else ""
+    yield from (".SH SYNOPSIS", f"\\fB{_plain(words)}\\fR [\\fIOPTIONS\\fR] {more}".rstrip())
+    if text := (command.help or "").strip().partition("\n")[2].strip():
+        yield from (".SH DESCRIPTION", *_paragraphs(text))
+    inner = getattr(command, "commands", {})
+    if inner:
+        yield ".SH COMMANDS"
+        for each in inner:
+            summary = below[f"{name}-{each}"].help.strip().partition("\n")[0]
+            yield from (".TP", f"\\fB{_plain(each)}\\fR", _plain(summary))
+    yield ".SH OPTIONS"
+    for each in command.params:
+        if each.param_type_name == "option":
+            value = "" if each.is_flag else f" \\fI{_plain(each.metavar or each.name.strip('_').upper())}\\fR"
+            yield from (
+                ".TP",
+                ", ".join(f"\\fB{_plain(one)}\\fR" for one in each.opts) + value,
+                _plain(each.help or ""),
+            )
+    yield from (".TP", "\\fB\\-h\\fR, \\fB\\-\\-help\\fR", "Show the help and exit.")
+    if examples := [line.strip() for line in (command.epilog or "").splitlines() if line.startswith("  ")]:
+        yield from (".SH EXAMPLES", ".nf", *map(_plain, examples), ".fi")
+
+
+def _report(found: argparse.ArgumentParser) -> Iterator[str]:
+    yield from (".SH SYNOPSIS", f"\\fB{_plain(found.prog)}\\fR [\\fIOPTIONS\\fR]", ".SH DESCRIPTION")
+    yield from (_plain(found.description or ""), ".SH OPTIONS")
+    for each in found._actions:  # noqa: SLF001 - argparse shows them in no other way
+        value = "" if each.nargs == 0 else f" \\fI{_plain(each.metavar or '|'.join(each.choices or ()))}\\fR"
+        yield from (".TP", ", ".join(f"\\fB{_plain(one)}\\fR" for one in each.option_strings) + value)
+        yield _plain((each.help or "").replace("%%", "%"))
+
+
+def _end(name: str, below: dict[str, Any]) -> Iterator[str]:
+    if name == NAME:
+        yield from (".SH EXIT STATUS", *_exit_statuses(), ".SH FILES")
+        for path, what in FILES:
+            yield from (".TP", f"\\fI{_plain(path)}\\fR", what)
+    yield ".SH SEE ALSO"
+    others = [NAME] if name != NAME else [each for each in below if each != NAME]
+    yield ",\n".join(f"\\fB{_plain(each)}\\fR(1)" for each in others)
+
+
+def _exit_statuses() -> Iterator[str]:
+    """Those that all commands have, from the documents' table."""
+    for status, what in re.findall(r"^\| (\d+) \| (?:all|`\w+`) \| (.*) \|$", EXIT_STATUSES.read_text(), re.MULTILINE):
+        yield from (".TP", f"\\fB{status}\\fR", _plain(re.sub(r"\[([^]]+)\]\([^)]*\)|`", r"\1", what)))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from (".PP", _plain(" ".join(paragraph.split())))
+
+
+def _plain(text: str) -> str:
+    """As roff takes it for what it is: a line may not begin with a dot or a quote."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

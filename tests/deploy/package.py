@@ -1,0 +1,223 @@
+"""What `scripts/release` builds, on a bare Debian; `scripts/package-test` runs this file, nothing else collects it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent.version import VERSION
+from tests.deploy.image import MARK, configuration_for, sites
+from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
+from tests.integration.federation.sites import Site
+from tests.lab import processes
+from tests.lab.lab import Lab, accepts
+from tests.lab.waiting import eventually
+
+__all__ = ["sites"]
+
+BUILT: Final = Path(os.environ["FEDERATION_AGENT_PACKAGES"]).absolute()
+ROOTS: Final = Path(os.environ["FEDERATION_AGENT_ROOTS"]).absolute()
+FIRST: Final = BUILT / "first"
+DEBIANS: Final = {"bookworm": "deb12", "trixie": "deb13"}
+PYTHON: Final = "/opt/federation-agent/bin/python"
+CONFIGURATION: Final = "/etc/federation-agent/agent.yml"
+INSTALLED: Final = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
+"""
+# Records what is asked of systemd, which doesn't run there.
+SYSTEMCTL: Final = '#!/bin/sh\necho "$@" >>/run/asked\ncase "$*" in *is-enabled*) echo enabled ;; esac\n'
+KEPT_BY_DEBIAN: Final = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/run/", "/tmp/")
+
+
+@dataclass(frozen=True, slots=True)
+class Debian:
+    """A bare Debian that forgets everything afterwards."""
+
+    root: Path
+    package: Path
+
+    def run(self, *command: str, user: str = "root", **environment: str) -> str:
+        path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        inside = ["chroot", f"--userspec={user}", str(self.root), "/usr/bin/env", "-i"]
+        given = [f"{name}={value}" for name, value in (path | environment).items()]
+        done = subprocess.run([*inside, *given, *command], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return done.stdout
+
+    def install(self, package: Path) -> None:
+        shutil.copy(package, self.root / "tmp")
+        self.run("apt-get", "install", "--yes", "--no-install-recommends", f"/tmp/{package.name}")
+
+    def asked(self) -> list[str]:
+        """What systemd was asked for since the last look."""
+        file = self.root / "run/asked"
+        found = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return found
+
+    def files(self) -> set[str]:
+        """All but what apt and dpkg note for themselves."""
+        found = self.run("find", "/", "-xdev").splitlines()
+        return {each for each in found if not each.startswith(KEPT_BY_DEBIAN) and not each.endswith("-")}
+
+
+@pytest.fixture(params=DEBIANS)
+def debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Debian]:
+    root, upper, work = (tmp_path / name for name in ("root", "upper", "work"))
+    for each in (root, upper, work):
+        each.mkdir()
+    layers = f"lowerdir={ROOTS / request.param},upperdir={upper},workdir={work}"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, root], check=True)
+    try:
+        subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
+        (root / "run/systemd/system").mkdir(parents=True)
+        (root / "usr/sbin/policy-rc.d").unlink()
+        (root / "usr/bin/systemctl").write_text(SYSTEMCTL)
+        (root / "usr/bin/systemctl").chmod(0o755)
+        [package] = FIRST.glob(f"*+{DEBIANS[request.param]}_*.deb")
+        yield Debian(root, package)
+    finally:
+        subprocess.run(["umount", "--recursive", root], check=True)
+
+
+def newer(package: Path, folder: Path) -> Path:
+    """The same under a later version."""
+    tree, made = folder / "tree", folder / "newer.deb"
+    subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(control.read_text().replace(f"Version: {VERSION}+", f"Version: {VERSION}.1+"))
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, made], check=True, capture_output=True)
+    return made
+
+
+def test_the_same_commit_gives_the_same_bytes() -> None:
+    assert (FIRST / "SHA256SUMS").read_text() == (BUILT / "second/SHA256SUMS").read_text()
+
+
+def test_every_artefact_has_its_sum() -> None:
+    sums = {name: digest for line in (FIRST / "SHA256SUMS").read_text().splitlines() for digest, name in [line.split()]}
+    made = {each.name: each for each in FIRST.iterdir() if each.name != "SHA256SUMS"}
+    assert sums == {name: hashlib.sha256(each.read_bytes()).hexdigest() for name, each in made.items()}
+    assert {each.suffix for each in made.values()} == {".deb", ".gz", ".json", ".whl"}
+
+
+def test_the_wheel_knows_its_commit() -> None:
+    [wheel] = FIRST.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert len(archive.read("agent/build.txt").strip()) == 40
+        assert not [name for name in archive.namelist() if not name.startswith(("agent/", "federation_agent-"))]
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian can't be installed here")
+@pytest.mark.parametrize("package", sorted(FIRST.glob("*.deb")), ids=lambda path: path.name)
+def test_lintian_finds_no_error(package: Path) -> None:
+    done = subprocess.run(["lintian", "--fail-on", "error", package], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_the_packaged_service_is_let_do_as_little_as_ours(tmp_path: Path) -> None:
+    package = next(iter(FIRST.glob("*.deb")))
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
+    unit = tmp_path / "usr/lib/systemd/system/federation-agent.service"
+    assert "\nUser=federation-agent\n" in unit.read_text()
+    done = systemd_analyze("security", "--offline=true", unit)
+    found = re.search(r"exposure level for .*: ([\d.]+)", done.stdout)
+    assert found, done.stderr
+    assert float(found[1]) <= MOST_EXPOSED
+
+
+def test_a_package_is_installed_upgraded_and_purged(debian: Debian, tmp_path: Path) -> None:
+    before = debian.files()
+    debian.install(debian.package)
+    assert debian.asked()[-1] == "--quiet --system start federation-agent.service"
+    assert debian.run("federation-agent", "--version").startswith(f"federation-agent {VERSION} (build ")
+    configuration = debian.root / CONFIGURATION[1:]
+    configuration.write_text("downstream: {uri: amqp://localhost}\n")
+    assert debian.run("federation-agent", "validate").startswith(f"{CONFIGURATION}: valid")
+    assert oct(configuration.parent.stat().st_mode & 0o777) == "0o750"
+
+    debian.install(newer(debian.package, tmp_path))
+    assert debian.asked()[-1] == "try-restart federation-agent.service"
+    assert configuration.read_text() == "downstream: {uri: amqp://localhost}\n"
+    assert list((debian.root / "opt/federation-agent").rglob("*.pyc"))
+
+    debian.run("apt-get", "remove", "--yes", "federation-agent")
+    assert "stop federation-agent.service" in debian.asked()
+    assert configuration.exists()
+    debian.run("apt-get", "purge", "--yes", "federation-agent")
+    assert debian.files() == before
+    assert "federation-agent" not in (debian.root / "etc/passwd").read_text() + (debian.root / "etc/group").read_text()
+
+
+def test_what_is_listed_is_what_is_installed(debian: Debian) -> None:
+    debian.install(debian.package)
+    found = json.loads(debian.run(PYTHON, "-I", "-c", INSTALLED))
+    listed = json.loads((FIRST / f"{debian.package.stem}.cdx.json").read_text())
+    assert {each["name"]: each["version"] for each in listed["components"]} | {"federation-agent": VERSION} == found
+    assert listed == json.loads((debian.root / "usr/share/doc/federation-agent/sbom.cdx.json").read_text())
+    assert all(each.get("licenses") for each in listed["components"])
+
+
+def test_the_shell_and_man_know_the_commands(debian: Debian) -> None:
+    debian.install(debian.package)
+    asked = {"_FEDERATION_AGENT_COMPLETE": "complete_bash", "COMP_WORDS": "federation-agent vali", "COMP_CWORD": "1"}
+    assert debian.run("federation-agent", **asked).split() == ["validate"]
+    page = debian.root / "usr/share/man/man1/federation-agent-links.1.gz"
+    assert "\\-\\-watch" in gzip.decompress(page.read_bytes()).decode()
+    checked = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_packaged_agent_federates(debian: Debian, tmp_path: Path, lab: Lab, sites: tuple[Site, Site]) -> None:
+    here, there = sites
+    debian.install(debian.package)
+    port, mark = lab.ports.take(), f"{MARK}={here.vhost}"
+    made = configuration_for(tmp_path, port, here, there)
+    inside = debian.root / CONFIGURATION[1:]
+    shutil.copy(made / "agent.yml", inside)
+    inside.chmod(0o640)
+    shutil.chown(inside, group=inside.parent.stat().st_gid)
+    user = f"--userspec={debian.run('id', '-u', 'federation-agent').strip()}:{inside.parent.stat().st_gid}"
+    command = [
+        "chroot",
+        user,
+        str(debian.root),
+        "/usr/bin/env",
+        "-i",
+        mark,
+        "federation-agent",
+        "run",
+        "-c",
+        CONFIGURATION,
+    ]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
+    try:
+        eventually(lambda: accepts(port), 60, what="HTTP is up")
+        there.wait_bound("#")
+        there.publish(["one", "two"])
+        assert here.take(2) == ["one", "two"]
+        process.terminate()
+        assert process.wait(20) == 0
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        processes.end(mark)
+        process.wait(20)
