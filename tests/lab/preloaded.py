@@ -183,6 +183,9 @@ def _report_ends(children: dict[int, socket.socket]) -> None:
 def _become(request: dict[str, Any], outputs: list[int]) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Whatever started the tests: in the background, or by nohup, these are ignored, and commands keep to that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.setsid()
     for number, each in enumerate(outputs, start=1):
         os.dup2(each, number)
