@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from agent.migration.copying import (
     copy,
 )
 from agent.migration.reading import ClusterPair
+from tests.unit.migration.http_api import served
 
 SELECTION = {"v": everything(Place("m.yaml"))}
 
@@ -90,7 +91,7 @@ async def follow(source: Api, target: Api, steps: list[Callable[[], None]]) -> t
             raise StopError
         steps.pop(0)()
 
-    async with served(source) as here, served(target) as there:
+    async with served(source.answer) as here, served(target.answer) as there:
         urls = [[parse(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
         async with ManagementClient(urls[0], where="source") as reading, DeclaringClient(urls[1]) as declaring:
             follower = Follower(
@@ -99,19 +100,6 @@ async def follow(source: Api, target: Api, steps: list[Callable[[], None]]) -> t
             with suppress(StopError):
                 await follower.run()
     return reported, waits
-
-
-@asynccontextmanager
-async def served(api: Api) -> AsyncIterator[int]:
-    application = web.Application()
-    application.router.add_route("*", "/api/{path:.*}", api.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 def copied(reported: list[Any]) -> list[int | None]:
@@ -184,7 +172,7 @@ def queues(*names: str) -> list[MigrationAction]:
 
 
 async def copied_to(api: Api, actions: list[MigrationAction]) -> CopyAccount:
-    async with served(api) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
+    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
         return await copy(target, actions, {})
 
 
@@ -205,7 +193,7 @@ async def test_a_target_that_fails_again_and_again_is_left_alone_with_an_account
 
 
 async def test_a_refusal_is_one_with_several_addresses_too() -> None:
-    async with served(Api(refused={"q"})) as port:
+    async with served(Api(refused={"q"}).answer) as port:
         urls = [parse(f"http://u:p@127.0.0.1:{each}") for each in (port, 1)]
         async with DeclaringClient(urls) as target:
             account = await copy(target, queues("q"), {})

@@ -14,6 +14,7 @@ from agent.core.migration.objects import Body, ObjectKey, queue_key, vhost_key
 from agent.errors import PermanentError, TransientError
 from agent.management.declaring import DeclaringClient
 from agent.migration.rehearsing import old_ones, rehearse
+from tests.unit.migration.http_api import served
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -71,16 +72,8 @@ WANTED: dict[ObjectKey, Body] = {vhost_key("v"): {}, queue_key("v", "q"): {}}
 
 @asynccontextmanager
 async def serving(api: Target) -> AsyncIterator[DeclaringClient]:
-    application = web.Application()
-    application.router.add_route("*", "/api/{path:.*}", api.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with DeclaringClient([parse(f"http://u:p@127.0.0.1:{runner.addresses[0][1]}")]) as client:
-            yield client
-    finally:
-        await runner.cleanup()
+    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as client:
+        yield client
 
 
 async def test_each_scratch_vhost_has_the_time_at_which_it_was_made_by_the_targets_clock() -> None:
