@@ -235,6 +235,8 @@ class Connections:
     `on_blocked` is called with the reason why the destination takes no messages, and with None once it does.
     """
 
+    __slots__ = ("_brokers", "_held", "_on_blocked", "_stop_listening", "_up", "down", "reads_alone")
+
     def __init__(self, brokers: Brokers, on_blocked: Callable[[str | None], None]) -> None:
         self.down: Shared | None = None
         self.reads_alone: str | None = None  # the link's id, if it shares the connection that it reads from with none

@@ -43,6 +43,11 @@ class Consumer:
     soon as possible. On a channel that is closed nothing happens: the flow ends by that.
     """
 
+    __slots__ = (
+        "_cancelled", "_consumed", "_is_paused", "_loop", "_number", "_options", "_out", "_source", "_tag", "_target",
+        "_up", "_window",
+    )  # fmt: skip
+
     def __init__(
         self,
         options: FlowOptions,

@@ -43,6 +43,13 @@ class Flow:
     """The messages of one session. `start` comes first, then `close` and `leave`; only `leave` never raises
     BrokerError."""
 
+    __slots__ = (  # a dict of so many would take 1.5 KB a link
+        "_broken", "_cancelled", "_capture", "_consumer", "_counts", "_down", "_flows", "_forgets",
+        "_forwarded_before", "_has_taken_all", "_into", "_is_unkept", "_loop", "_made_capture", "_options", "_out",
+        "_path", "_poison_check", "_room", "_source", "_target", "_throttle", "_up", "_watch", "_window",
+        "acknowledged_for_sure", "idle", "lag", "last_probe", "on_stay", "probes", "unproved", "unproved_by",
+    )  # fmt: skip
+
     def __init__(
         self,
         options: FlowOptions,

@@ -59,7 +59,7 @@ class FlowOptions:
         return self.ack_mode is not AckMode.NO_ACK
 
 
-@dataclass
+@dataclass(slots=True)
 class PathMemory:
     most_kept: int = prefetch.LARGEST  # messages of a stream at a time: of more, not all refused ones could be kept
     prefetch: int = prefetch.START  # where the link may size it

@@ -22,6 +22,11 @@ _UNLIMITED: Final = RateLimit()
 class Throttle:
     """The rate limit of one flow, which may be changed while messages flow."""
 
+    __slots__ = (
+        "_acknowledges", "_counts", "_held_since", "_inbound", "_is_over", "_loop", "_reads_portions", "_released_at",
+        "_timer", "buckets",
+    )  # fmt: skip
+
     def __init__(
         self,
         inbound: Inbound,

@@ -11,6 +11,27 @@ from agent.core.links.lag import Lag
 from agent.links.flow import Flow
 
 
+class Wake:
+    """Wakes one task, as an `asyncio.Event` that is cleared once it was waited for; that takes 0.7 KB more."""
+
+    __slots__ = ("_is_set", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        while not self._is_set:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._is_set, self._waiter = False, None
+
+
 class Upkeep:
     """The upkeep of one session; kinds add to it. `tick` finds what to do and sets `wake`, and `run` does it.
 
@@ -18,9 +39,14 @@ class Upkeep:
     time: `is_quiet` is all that a second costs then.
     """
 
+    __slots__ = (
+        "_counts", "_flow", "_is_looking", "_lag", "_look_at_source", "_loop", "_prefetch", "_rests_until", "_taken",
+        "wake",
+    )  # fmt: skip
+
     def __init__(self, flow: Flow, counts: Counts, look: Callable[[], Awaitable[int | None]]) -> None:
         """`look` returns the number of messages that are ready at the source, None if that can't be known."""
-        self.wake = asyncio.Event()
+        self.wake = Wake()
         self._flow = flow
         self._counts = counts
         self._look_at_source = look
@@ -56,7 +82,6 @@ class Upkeep:
         """Do what is found, until cancelled or until a broker refuses something."""
         while True:
             await self.wake.wait()
-            self.wake.clear()
             await self.work()
             self.stir()
 

@@ -31,6 +31,11 @@ class _WindowProgress:
 class Window:
     """The prefetch of one flow. `current` is that of the consumer that exists, `prefetch` that of the next one."""
 
+    __slots__ = (
+        "_clock", "_counts", "_for_unpublishable", "_forwarded_before", "_held_before", "_most", "_options", "_path",
+        "_progress", "current", "limit", "round_trip", "target",
+    )  # fmt: skip
+
     def __init__(
         self,
         options: FlowOptions,

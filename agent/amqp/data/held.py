@@ -87,6 +87,10 @@ class HeldBuffers:
     """Holds at most `limit` bytes, and no more than `room` has: beyond that the oldest are given up, and have to come
     from their source again. The destination of these stays known until they are confirmed."""
 
+    __slots__ = (
+        "_bare", "_batches", "_is_torn", "_octets", "_of_written", "_settled", "_written", "limit", "room", "size",
+    )  # fmt: skip
+
     def __init__(self, limit: int, room: Room) -> None:
         self.size = 0
         self.room = room

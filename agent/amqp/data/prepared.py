@@ -30,6 +30,11 @@ class Prepared:
     """The prepared bytes by address (exchange and routing key with their lengths); they are kept, as addresses
     repeat."""
 
+    __slots__ = (
+        "_entries", "_flags", "_has_exchange", "_head", "_key", "_number", "_rewriter", "_size", "_varies",
+        "_version", "fresh", "known",
+    )  # fmt: skip
+
     def __init__(self, rewriter: Rewriter, destination: Destination, *, number: int) -> None:
         """`number` is that of the channel that messages are published on."""
         self.known: dict[bytes, tuple[bytes, ...]] = {}

@@ -43,6 +43,11 @@ class Refused:
     """Does with the refused messages of one channel what `Refusals` decides, and keeps copies of them as long as there
     is room."""
 
+    __slots__ = (
+        "_clock", "_copies", "_found", "_give_back", "_held", "_is_released", "_later", "_looked_at", "_may_publish",
+        "_noted", "_publish", "_refusals", "_size", "_wakes_at", "counts_returns", "hand_over", "on_counted_return",
+    )  # fmt: skip
+
     def __init__(
         self,
         held: HeldBuffers,
@@ -293,6 +298,8 @@ _NOUNS: Final[Mapping[str, str]] = {
 class Unpublishable:
     """Gives messages that can't be published back upstream, less and less often: only another configuration makes them
     fit."""
+
+    __slots__ = ("_before", "_clock", "_give_back", "_later", "_pause", "_returned_at", "_tags", "_waiting")
 
     def __init__(
         self,

@@ -80,6 +80,8 @@ class PendingRequests:
     """The requests without a response, in the order in which they were sent, and how long they have waited; times are
     the loop's."""
 
+    __slots__ = ("_answered_at", "_loop", "_open")
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._open: list[PendingRequest] = []  # an empty deque takes 0.7 KB, twice a link
@@ -156,6 +158,12 @@ class Writer(Protocol):
 class Channel:
     """One channel of a connection. Many requests may be sent before the first response: a broker handles them in order.
     An error answers the oldest request and closes the channel; later ones were not handled."""
+
+    __slots__ = (
+        "_body", "_content", "_demands", "_demands_since", "_is_closing", "_loop", "_missing", "_properties",
+        "_questions", "_writer", "closed", "is_midway", "losses", "number", "on_cancel", "on_confirm", "on_message",
+        "opened",
+    )  # fmt: skip
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.number = number

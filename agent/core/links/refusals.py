@@ -64,6 +64,13 @@ class Refusals:
     """The refused messages of one link, by their delivery tags; one that comes again has another tag. Times are seconds
     of one clock."""
 
+    __slots__ = (
+        "_again", "_bytes", "_came_again", "_confirms", "_delay", "_expected", "_fared_badly", "_fared_well",
+        "_forgot_at", "_give_up_after", "_is_fruitful", "_kept", "_next_return", "_next_round", "_passed_at",
+        "_pause", "_recovered", "_returned", "_returned_at", "_round", "_scale", "_unacknowledged", "_unnoted",
+        "_unnoted_due", "_unnoted_pause", "_unnoted_shortest", "_waiting", "confirmed_since", "returns_are_counted",
+    )  # fmt: skip
+
     def __init__(self, confirms: Confirms, *, give_up_after: float | None, returns_are_counted: bool = False) -> None:
         """`give_up_after` is in seconds; with None no message is ever given up."""
         self._confirms = confirms

@@ -46,6 +46,11 @@ class Builder:
     """Builds, for one session, what a link keeps upstream. `prepare` comes first, then `complete`, then `replace`, then
     the other methods; all may raise BrokerError."""
 
+    __slots__ = (
+        "_asserted_next", "_binder", "_canary", "_channels", "_exchanges", "_has_tried_canary", "_is_sure", "_letter",
+        "_link", "_more_may_be", "_queue", "_spare", "_steps", "_up", "_wanted", "built", "is_native",
+    )  # fmt: skip
+
     def __init__(
         self, wanted: Wanted, *, control: Shared, built: UpstreamState, internal: InternalExchanges, spare: Opener
     ) -> None:

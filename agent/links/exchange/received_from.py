@@ -32,6 +32,11 @@ _OF_AN_ENTRY: Final = 150  # bytes that Python takes for an entry besides its ke
 class ReceivedFromHeader:
     """Judges and marks messages on their way from `upstream` to an exchange of `downstream`."""
 
+    __slots__ = (
+        "_array", "_cluster", "_entries", "_hops", "_known", "_known_bytes", "_max_hops", "_vhost", "changes",
+        "marks", "varies", "version",
+    )  # fmt: skip
+
     def __init__(
         self, uri: str, exchange: str, *, upstream: Site, downstream: Site, max_hops: int, trust_user_id: bool
     ) -> None:

@@ -26,6 +26,11 @@ class ExchangeUpkeep(Upkeep):
     """The upkeep of one open session; `run` does what `tick`, `rebind` and the monitor find to do, one after
     another."""
 
+    __slots__ = (
+        "_assert_at", "_bindings", "_is_type_unknown", "_missing", "_monitor", "_must_place_canary", "_must_tidy",
+        "_on_followed", "_probing", "_stale_since", "_tidy_at", "_to_assert", "building",
+    )  # fmt: skip
+
     def __init__(
         self,
         building: Builder,
@@ -50,7 +55,7 @@ class ExchangeUpkeep(Upkeep):
         self._to_assert = 0
         self._tidy_at = self._loop.time() + RIVAL_ENDS if building.built.may_have_rival else NEVER
         self._must_tidy = False
-        self._missing: set[str] = set()
+        self._missing: frozenset[str] = frozenset()
         self._is_type_unknown = False
         self._must_place_canary = False
 
@@ -101,7 +106,7 @@ class ExchangeUpkeep(Upkeep):
         self.wake.set()
 
     def on_missing(self, name: str) -> None:
-        self._missing.add(name)
+        self._missing |= {name}
         self.wake.set()
 
     def on_unknown_type(self) -> None:
@@ -136,7 +141,7 @@ class ExchangeUpkeep(Upkeep):
         """Restore what is missing upstream; raise TransientError if the internal exchange is missing or fails, so that
         the link is built again."""
         building, missing = self.building, self._missing
-        self._missing = set()
+        self._missing = frozenset()
         if self._is_type_unknown:
             raise building.lost("is of a type that is no longer known")
         if building.internal in missing:

@@ -281,7 +281,7 @@ class Canary:
         return None
 
 
-@dataclass
+@dataclass(slots=True)
 class UpstreamState:
     """The record of what exists upstream for a link; without a letter it isn't known what is bound.
 
