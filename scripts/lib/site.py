@@ -1,4 +1,4 @@
-"""What the site of the documents adds to docs/: the README as its first page, and two more that are in the root of the checkout.
+"""What the site of the documents adds to docs/: the README as its first page, and two more of the root of the checkout.
 
 A hook of MkDocs. Links between the root and docs/ are those of the checkout, so that they work there, too.
 """
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
@@ -22,7 +21,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, **_: object) -> str:
     return TO_THE_ROOT.sub(lambda found: f"]({PAGES[found[1]]}", markdown)
 
 

@@ -38,7 +38,7 @@ class Elements(HTMLParser):
         if self.inside and tag in COUNTED:
             self.found[tag] += 1
         given = dict(attrs)
-        address = given.get("src") or (given.get("href") if tag == "link" and given.get("rel") == "stylesheet" else None)
+        address = given.get("href") if tag == "link" and given.get("rel") == "stylesheet" else given.get("src")
         if address and address.startswith(("http:", "https:", "//")):
             self.loaded.append(address)
 
@@ -89,7 +89,7 @@ def test_a_link_that_leads_nowhere_fails(site: Path, tmp_path: Path, broken: str
         copy(ROOT / name, tmp_path / name)
     with (tmp_path / "docs/faq.md").open("a") as page:
         page.write(f"\n{broken}\n")
-    command = [ROOT / "var/docs/venv/bin/mkdocs", "build", "--site-dir", tmp_path / "made"]
+    command: list[str | Path] = [ROOT / "var/docs/venv/bin/mkdocs", "build", "--site-dir", tmp_path / "made"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.search(r"'faq\.md' contains a link '[^']*nothing", done.stderr), done.stderr
