@@ -71,6 +71,12 @@ def test_lists_tables_and_blocks_are_the_same_as_where_the_sources_are_shown(sit
         assert (address, Elements((site / address).read_text()).found) == (address, expected)
 
 
+def test_the_first_page_has_its_pictures(site: Path) -> None:
+    shown = re.findall(r' (?:src|srcset)="?(pictures/[\w.-]+)', (site / "index.html").read_text())
+    assert len(shown) == 2
+    assert all((site / each).is_file() for each in shown)
+
+
 def test_no_page_needs_a_network(site: Path) -> None:
     assert {page.name: found for page in site.rglob("*.html") if (found := Elements(page.read_text()).loaded)} == {}
 
