@@ -2,7 +2,7 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test compose-test release package-test lock clean
+.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test compose-test release package-test docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
@@ -58,6 +58,9 @@ release: setup ## wheel, sdist, Debian packages, SBOMs and checksums of this com
 
 package-test: setup ## build the release twice, install its Debian packages in bare Debians and federate with them
 	@scripts/package-test
+
+docs: setup ## the documents as a site to search, in var/docs/site; links and anchors are checked
+	@scripts/docs
 
 lock: ## resolve requirements.lock and locks/ again, with hashes
 	@scripts/lock

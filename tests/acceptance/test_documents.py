@@ -31,6 +31,8 @@ MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
 STARTED = 40.0  # seconds, on a machine that is busy
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+NAVIGATED = re.compile(r"[ :] (\S+\.md)$", re.MULTILINE)
+PICTURE = re.compile(r' (?:src|srcset)="([^"]+)"')
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
@@ -90,6 +92,21 @@ def test_every_page_is_reached_from_the_readme() -> None:
     second = {start.parent / target.partition("#")[0] for target in LINK.findall(start.read_text())}
     assert start in first
     assert set((ROOT / "docs").glob("*.md")) <= first | second
+
+
+def test_every_page_has_one_place_on_the_site() -> None:
+    """`make docs` finds this too, but later; decisions are reached from their list."""
+    listed = NAVIGATED.findall((ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert sorted(listed) == sorted(pages | {"index.md", "changelog.md", "contributing.md", "decisions/README.md"})
+
+
+def test_the_readme_is_short_and_its_pictures_are_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") < 120
+    pictures = PICTURE.findall(text)
+    assert len(pictures) == 2
+    assert [each for each in pictures if not (ROOT / each).is_file()] == []
 
 
 @pytest.mark.parametrize("content", YAML.values(), ids=YAML)

@@ -188,7 +188,16 @@ def test_what_builds_is_locked() -> None:
     assert names(system["requires"]) == pins("locks/build.lock").keys()
 
 
-@pytest.mark.parametrize("file", [*LOCKS, "locks/build.lock"])
+def test_what_makes_the_site_is_locked_apart_from_all_else() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    site = pins("locks/docs.lock")
+    assert names(groups["docs"]) <= site.keys()
+    assert not any(names(groups["docs"]) & pins(file).keys() for file in LOCKS)
+    everything = pins("requirements.lock")
+    assert all(site[name][0] == version for name, (version, _) in everything.items() if name in site)
+
+
+@pytest.mark.parametrize("file", [*LOCKS, "locks/build.lock", "locks/docs.lock"])
 def test_pip_takes_only_files_whose_hash_is_locked(file: str) -> None:
     text = (ROOT / file).read_text(encoding="utf-8")
     assert all(line.startswith(("#", "    --hash=sha256:")) or "==" in line for line in text.splitlines())

@@ -87,14 +87,18 @@ class Open(Protocol):
 Serve = Callable[..., Served]
 
 
+def chromium() -> str:
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    assert found, "no Chromium: make setup"
+    return found
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Of the package alone: its loop would be in the way of other tests' loops."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    assert found, "no Chromium: make setup"
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        running = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield running
         running.close()
 

@@ -54,6 +54,21 @@ def test_what_was_there_at_the_start_and_nothing_else(
     assert here.take(3_000, queue="dest") == numbered(3_000)
 
 
+def test_what_the_destination_refuses_is_not_moved_and_ends_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """The plugin counts it, and ends with the rest still at the source."""
+    there.queue(name="src").publish(numbered(30), "src", exchange="")
+    here.queue(name="dest")
+    few = {"max-length": 10, "overflow": "reject-publish"}
+    here.node.admin.policy(here.vhost, "few", "^dest$", definition=few, apply_to="queues")
+    agent = agent_of(here.node)
+    agent.write({here.vhost: shovels(shovel(there, here, src_delete_after="queue-length"))}).start()
+    eventually(lambda: "20 refused" in str(ask(agent, "/api/links")), what="the rest is refused", ignoring=OSError)
+    here.node.admin.delete("policies", here.vhost, "few")
+    assert sorted(here.take(30, queue="dest")) == numbered(30)
+    agent.wait_for("terminated", named(here))
+    assert depth(there.uri, "src") == 0
+
+
 def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: AgentOf, here: Site, there: Site) -> None:
     definition = shovel(there, here, src_delete_after="queue-length")
     agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
