@@ -102,9 +102,8 @@ async def _refuse_hidden_consumers(client: ManagementClient, end: MoveEnd) -> No
     has = set(tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else ())
     if not has & _SEES_ALL and {uri.login[0] for uri in end.settings.uris} != {user["name"]}:
         raise PermanentError(
-            f"{end.key}: user {user['name']!r} of {end.key}.management doesn't see consumers of other users, so an agent "
-            f"that moves messages the other way would stay unseen: give it the tag monitoring, or let {end.key}.uri "
-            "have the same user"
+            f"{end.key}: user {user['name']!r} of {end.key}.management doesn't see consumers of other users, and so no "
+            f"agent that moves messages the other way: give it the tag monitoring, or let {end.key}.uri have that user"
         )
 
 
@@ -134,7 +133,7 @@ class MovingConfiguration:
             self.path,
             Settings(
                 move.destination.settings,
-                AgentSettings(group=group_of(move.origin.objects.cluster), http=self.http),
+                AgentSettings(group=group_of(move.origin.objects.cluster, migration.vhosts), http=self.http),
                 SourceSettings(management=False),
             ),
             definitions_of(move.queues, move.origin.settings.uris, cluster, place),

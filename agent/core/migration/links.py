@@ -107,9 +107,9 @@ def consumer_tag(destination: str) -> str:
     return _cut(_TAG + destination)
 
 
-def group_of(origin: str) -> str:
-    """The agents of one move share its links, and none with an agent that runs already."""
-    return _cut(f"migrate from {origin}")
+def group_of(origin: str, vhosts: Iterable[str]) -> str:
+    """The agents of one move share its links, and none with an agent that runs already, or with one of other vhosts."""
+    return _cut(f"migrate from {origin}: {', '.join(sorted(vhosts))}")
 
 
 def definitions_of(moves: QueueMoves, uris: tuple[AmqpUri, ...], destination: str, place: Place) -> Definitions:
