@@ -38,7 +38,7 @@ def move(
     moving = MovingConfiguration(str(file), os.environ, read, back, http)
     step = "rollback" if back else "run"
     if out is not None:
-        write(out, moved, moving.load(), step=step)
+        write(out, moved, moving.load(), step=step, environment=os.environ)
         output.say(f"{out}: written; with it, an agent {moved}")
         return OK
     output.complain(f"{moved}; stop with Ctrl-C or SIGTERM")

@@ -34,7 +34,9 @@ _HOW_TO: Final = """\
 """
 
 
-def write(out: Path, move: MigrationMove, configuration: Configuration, *, step: str) -> None:
+def write(
+    out: Path, move: MigrationMove, configuration: Configuration, *, step: str, environment: Mapping[str, str]
+) -> None:
     """At once or not at all, with the access that the migration file has. Raises UsageError where it can't be, or
     wouldn't be read again as what is meant."""
     if not _is_ours(out):
@@ -47,7 +49,7 @@ def write(out: Path, move: MigrationMove, configuration: Configuration, *, step:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         shutil.copymode(source, temporary)
-        _refuse_other_meaning(temporary, configuration, out)
+        _refuse_other_meaning(temporary, configuration, out, environment)
         Path(temporary).replace(out)
     finally:
         with suppress(FileNotFoundError):
@@ -62,21 +64,21 @@ def _is_ours(out: Path) -> bool:
         return True
 
 
-def _refuse_other_meaning(path: str, meant: Configuration, out: Path) -> None:
+def _refuse_other_meaning(path: str, meant: Configuration, out: Path, environment: Mapping[str, str]) -> None:
+    reason, cause = "another address would be read", None
     try:
-        found = load_configuration(path, environment=os.environ)
+        found = load_configuration(path, environment=environment)
     except ConfigurationError as error:
-        reason = str(error.problems[0]).replace(path, str(out))
-        advice = "'migrate run' itself has no such limit; or choose fewer queues in several migration files"
-        raise UsageError(f"--write: it couldn't be read again ({reason}): {advice}") from error
-    if (found.settings.downstream, _placeless(found.definitions)) != (
-        meant.settings.downstream,
-        _placeless(meant.definitions),
-    ):
-        raise UsageError(
-            "--write: an address can't be written for each vhost: write its scheme, host and TLS settings "
-            "('?cacertfile=…') in the URI itself, not in ${…} or ssl-options"
-        )
+        reason, cause = str(error.problems[0]).replace(path, str(out)), error
+    else:
+        settings = found.settings.downstream, meant.settings.downstream
+        if settings[0] == settings[1] and _placeless(found.definitions) == _placeless(meant.definitions):
+            return
+    raise UsageError(
+        f"--write: it wouldn't be read again as what is meant ({reason}). Write scheme, host and TLS settings "
+        "('?cacertfile=…') in the URI itself, not in ${…} or ssl-options; a file has also room for some thousand "
+        "queues only: choose fewer, or use 'migrate run' without --write, which has no such limit"
+    ) from cause
 
 
 def _placeless(definitions: Definitions) -> Definitions:
