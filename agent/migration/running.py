@@ -57,10 +57,11 @@ class MigrationMove:
 async def read_both(migration: Migration) -> ClusterReadings:
     """Raises BrokerError."""
     async with open_clusters(migration.source, migration.target) as both:
-        return await gather_both(
+        source, target = await gather_both(
             read_cluster(both.source, migration.vhosts, is_source=True),
             read_cluster(both.target, migration.vhosts, is_source=False),
         )
+        return source, target
 
 
 def move_of(migration: Migration, read: ClusterReadings, *, back: bool) -> MigrationMove:
