@@ -17,7 +17,7 @@ MOST_HELD: Final = 40_000
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 
 app = typer.Typer()
-migrate = typer.Typer(help="Definitions of one cluster brought to another, with a look before.", no_args_is_help=True)
+migrate = typer.Typer(help="Definitions and messages of one cluster brought to another.", no_args_is_help=True)
 app.add_typer(migrate, name="migrate")
 
 
