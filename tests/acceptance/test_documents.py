@@ -170,7 +170,7 @@ def test_a_command_that_goes_on_ends_when_it_is_told_to(folder: Path, lab: Lab, 
         subprocess.Popen([COMMAND, *words(command), "--listen", listen], cwd=folder, stdout=log, stderr=log) as process,
     ):
         try:
-            eventually(lambda: "running" in output.read_text(), STARTED, what=f"a queue moves: {output.read_text()}")
+            eventually(lambda: "running" in output.read_text(), STARTED, what="a queue moves")
         finally:
             process.terminate()
         assert process.wait(DEADLINE) == 0
