@@ -115,31 +115,15 @@ def group_of(origin: str, vhosts: Iterable[str]) -> str:
 def definitions_of(moves: QueueMoves, uris: tuple[AmqpUri, ...], destination: str, place: Place) -> Definitions:
     """Of an agent beside the destination, which is its cluster's name; `uris` are the origin's. Each queue is there
     once: a shovel and a queue link together would lose its order."""
+    names: dict[str, dict[MovedBy, list[str]]] = {}
+    for key, how in moves.queues.items():
+        names.setdefault(key.vhost, {}).setdefault(how, []).append(key.name)
     tag, found = consumer_tag(destination), {}
-    for vhost in sorted({key.vhost for key in moves.queues}):
+    for vhost, by_how in names.items():
         origin = tuple(uri.in_vhost(vhost) for uri in uris)
         beside = (AmqpUri().in_vhost(vhost),)
-        names = {
-            how: [key.name for key in moves.queues if (key.vhost, moves.queues[key]) == (vhost, how)] for how in MovedBy
-        }
-        settings = ShovelSettings(consumer_tag=tag)
-        shovels = [
-            Shovel(
-                _shovel_name(name),
-                origin,
-                beside,
-                place,
-                QueueSource(name, is_predeclared=True),
-                QueueDestination(name, is_predeclared=True),
-                settings,
-            )
-            for name in names[MovedBy.SHOVEL]
-        ]
-        followed = Federation(Choice.UPSTREAM, UPSTREAM)
-        policies = [
-            Policy(f"{UPSTREAM} {number}", pattern, ApplyTo.QUEUES, PRIORITY, followed, place)
-            for number, pattern in enumerate(_patterns(names[MovedBy.QUEUE_LINK]), 1)
-        ]
+        shovels = [_shovel(name, origin, beside, tag=tag, place=place) for name in by_how.get(MovedBy.SHOVEL, ())]
+        policies = _policies(by_how.get(MovedBy.QUEUE_LINK, ()), place)
         upstream = Upstream(UPSTREAM, origin, place, LinkSettings(consumer_tag=tag))
         found[vhost] = VhostDefinitions(
             upstreams={UPSTREAM: upstream} if policies else {},
@@ -147,6 +131,21 @@ def definitions_of(moves: QueueMoves, uris: tuple[AmqpUri, ...], destination: st
             shovels={each.name: each for each in shovels},
         )
     return Definitions(found)
+
+
+def _shovel(queue: str, origin: tuple[AmqpUri, ...], beside: tuple[AmqpUri, ...], *, tag: str, place: Place) -> Shovel:
+    """Between queues that exist: it declares none."""
+    source, destination = QueueSource(queue, is_predeclared=True), QueueDestination(queue, is_predeclared=True)
+    settings = ShovelSettings(consumer_tag=tag)
+    return Shovel(_shovel_name(queue), origin, beside, place, source, destination, settings)
+
+
+def _policies(names: Iterable[str], place: Place) -> list[Policy]:
+    followed = Federation(Choice.UPSTREAM, UPSTREAM)
+    return [
+        Policy(f"{UPSTREAM} {number}", pattern, ApplyTo.QUEUES, PRIORITY, followed, place)
+        for number, pattern in enumerate(_patterns(names), 1)
+    ]
 
 
 def _patterns(names: Iterable[str]) -> list[str]:
