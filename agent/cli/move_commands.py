@@ -17,7 +17,7 @@ MOST_HELD: Final = 40_000
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 
 app = typer.Typer()
-migrate = typer.Typer(help="Definitions of one cluster brought to another, with a look before.", no_args_is_help=True)
+migrate = typer.Typer(help="Definitions and messages of one cluster brought to another.", no_args_is_help=True)
 app.add_typer(migrate, name="migrate")
 
 
@@ -193,3 +193,73 @@ def copy(
     from agent.cli import migrate as migration
 
     return migration.copy(file, follow=follow, form=format_)
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The migration file: source, target, and what moves of which vhosts.")
+]
+WriteOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--write",
+        metavar="OUT",
+        help="Write that agent's configuration instead, for `run -c OUT` or for an agent that runs already. Never over "
+        "a file that it hasn't written.",
+    ),
+]
+ListenOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Where page, API and metrics are; 127.0.0.1:9419 by default."),
+]
+LogFormatOption = Annotated[
+    Literal["auto", "console", "json"] | None, typer.Option(help="Format of the log, on standard output.")
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Lowest level that is logged.")
+]
+
+
+@migrate.command(
+    epilog=examples(
+        "migrate run migration.yaml",
+        "migrate run migration.yaml --listen 127.0.0.1:9420",
+        "migrate run migration.yaml --write moving.yaml",
+    )
+)
+def run(
+    file: FileArgument,
+    *,
+    write: WriteOption = None,
+    listen: ListenOption = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
+) -> int:
+    """Move the messages of the queues that are chosen, what waits and what comes, until SIGTERM or SIGINT.
+
+    An ordinary agent does it, beside the target: each queue has a shovel or a queue link. Killed, it goes on once it is
+    started again. What `copy` makes at the target meanwhile moves, too. Exit status: as of `run`, or 4 if it can't
+    begin.
+    """
+    from agent.cli import migrate_run as moving
+
+    return moving.move(file, back=False, out=write, listen=listen, log_format=log_format, log_level=log_level)
+
+
+@migrate.command(
+    epilog=examples("migrate rollback migration.yaml", "migrate rollback migration.yaml --write moving-back.yaml")
+)
+def rollback(
+    file: FileArgument,
+    *,
+    write: WriteOption = None,
+    listen: ListenOption = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
+) -> int:
+    """Move them back: `run` the other way, from the target to the source, of the same queues.
+
+    The agent of `run` has to be stopped before.
+    """
+    from agent.cli import migrate_run as moving
+
+    return moving.move(file, back=True, out=write, listen=listen, log_format=log_format, log_level=log_level)

@@ -12,10 +12,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 import uvloop
@@ -26,8 +26,8 @@ from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
 from agent.definitions.models.settings import parse_listen
-from agent.definitions.sources.load import load_configuration
-from agent.downstream.watch import Watcher
+from agent.definitions.sources.load import Configuration, load_configuration
+from agent.downstream.watch import ReloadCause, Watcher
 from agent.errors import ConfigurationError, UsageError
 from agent.runtime.configuration_wait import OPTION, ConfigurationWait
 from agent.runtime.expiry import TASK as EXPIRIES
@@ -49,13 +49,36 @@ there are eight while so many links open, and as many while they close."""
 log = structlog.get_logger()
 
 
+Changed: TypeAlias = Callable[[], None]
+Report: TypeAlias = Callable[[Exception], None]
+Follow: TypeAlias = Callable[[Changed, Report], Coroutine[Any, Any, None]]
+"""Follows what else a configuration is made of: tells of its changes, and of errors, until it is cancelled."""
+FOLLOWING: Final = "following what is moved"
+
+
 def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:
     """`waits_at`: where to answer probes while the configuration isn't valid, rather than to end."""
     address = None if waits_at is None else _address(waits_at)
-    uvloop.run(_run(path, log_format=log_format, log_level=log_level, waits_at=address))
+    load = partial(load_configuration, str(path), environment=os.environ)
+    uvloop.run(_run(str(path), load, log_format=log_format, log_level=log_level, waits_at=address))
 
 
-async def _run(path: Path, *, log_format: str | None, log_level: str | None, waits_at: HttpSettings | None) -> None:
+def run_loaded(
+    source: str, load: Callable[[], Configuration], follow: Follow, *, log_format: str | None, log_level: str | None
+) -> None:
+    """An agent whose configuration is made, of the file `source` and of what is followed."""
+    uvloop.run(_run(source, load, log_format=log_format, log_level=log_level, follow=follow))
+
+
+async def _run(
+    source: str,
+    load: Callable[[], Configuration],
+    *,
+    log_format: str | None,
+    log_level: str | None,
+    waits_at: HttpSettings | None = None,
+    follow: Follow | None = None,
+) -> None:
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     stop = _stop_signal(deadline)
     raise_descriptor_limit()
@@ -63,11 +86,10 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     gc.set_threshold(*COLLECT_AFTER)
     board = _board()
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
-    load = partial(load_configuration, str(path), environment=os.environ)
     waiting = None
     if waits_at is not None:
         configure_logging(_log_settings(LogSettings(), log_format, log_level), sys.stdout)
-        waiting = ConfigurationWait(str(path), load, waits_at, _board())
+        waiting = ConfigurationWait(source, load, waits_at, _board())
     supervisor = await _valid_supervisor(lambda: Supervisor(load, board), waiting, stop)
     if supervisor is None:
         log.info("stopped")
@@ -95,10 +117,12 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
         events=lambda: supervisor.listener.events(DEFINITION_EVENTS),
     )
     supervisor.has_unread = lambda link: watcher.has_unread(link.vhost, link.name)
-    log.info("started", configuration=str(path), http=server.address)
+    log.info("started", configuration=source, http=server.address)
     watcher.hear_hangup()
     tasks = GuardedTasks(board.errors)
     tasks.keep(WATCHING, watcher.run)
+    if follow is not None:
+        tasks.keep(FOLLOWING, partial(follow, partial(watcher.notify, ReloadCause.HANGUP), supervisor.report))
     tasks.keep(LOGGING_CAUSES, CauseLog(board).run)
     tasks.keep(
         EXPIRIES,

@@ -1,4 +1,4 @@
-"""`migrate`: reads the definitions of two clusters, and makes at the target what it lacks.
+"""`migrate`: reads the definitions of two clusters, makes at the target what it lacks, and moves the messages.
 
 It deletes nothing but its own scratch vhosts, and writes nothing to the source.
 """

@@ -30,6 +30,7 @@ KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
 STARTED = 40.0  # seconds, on a machine that is busy
+GO_ON = (f"{AGENT}migrate run migration.yaml", f"{AGENT}migrate rollback migration.yaml")
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 NAVIGATED = re.compile(r"[ :] (\S+\.md)$", re.MULTILINE)
 PICTURE = re.compile(r' (?:src|srcset)="([^"]+)"')
@@ -167,13 +168,29 @@ def test_commands_do_what_they_are_shown_to_do(folder: Path, second_broker: Node
     with subprocess.Popen([COMMAND, *words(run)], cwd=folder, stdout=subprocess.DEVNULL) as agent:
         try:
             eventually(lambda: has_queue(second_broker, vhost), STARTED, what="a link is set up")
-            others = {line: ran(folder, line) for line in OURS.values() if line != run}
+            others = {line: ran(folder, line) for line in OURS.values() if line not in {run, *GO_ON}}
         finally:
             agent.terminate()
         assert agent.wait(DEADLINE) == 0
     failed = {line: done for line, done in others.items() if done.status not in {0, nothing_there(line)}}
     assert not failed
     assert {line: done.out for line, done in others.items() if not done.out} == {}
+
+
+@pytest.mark.parametrize("command", GO_ON)
+def test_a_command_that_goes_on_ends_when_it_is_told_to(folder: Path, lab: Lab, command: str) -> None:
+    assert command in OURS.values()
+    assert federation_agent("migrate", "copy", "migration.yaml", cwd=folder).status == 0
+    output, listen = folder / "output", f"127.0.0.1:{lab.ports.take()}"
+    with (
+        output.open("w") as log,
+        subprocess.Popen([COMMAND, *words(command), "--listen", listen], cwd=folder, stdout=log, stderr=log) as process,
+    ):
+        try:
+            eventually(lambda: "running" in output.read_text(), STARTED, what="a queue moves")
+        finally:
+            process.terminate()
+        assert process.wait(DEADLINE) == 0
 
 
 def ran(folder: Path, line: str) -> Done:

@@ -105,6 +105,15 @@ class OpenDocument:
             raise ConfigurationError(in_order(self._problems))
         return found, self._spot, tuple(in_order(self._problems))
 
+    @property
+    def files(self) -> frozenset[str]:
+        """Every file that was read so far."""
+        return frozenset({self._path, *self._interpolator.files})
+
+    def as_written(self) -> Any:
+        """All of it with its references, rather than what they stand for."""
+        return self._tree.plain()
+
     def _place(self, path: Path, key: bool) -> Place:
         return Place(self._path, *self._tree.position(path, key=key))
 
@@ -157,7 +166,7 @@ class _Loading(OpenDocument):
             states=exports.states,
             bindings=exports.bindings,
             warnings=tuple(in_order(self._problems)),
-            files=frozenset({self._path, *paths, *self._interpolator.files}),
+            files=self.files.union(paths),
         )
 
     def load_http(self) -> tuple[HttpSettings, str]:
