@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from agent.version import VERSION
-from tests.deploy.image import MARK, configuration_for, sites
+from tests.deploy.image import INSTALLED, MARK, configuration_for, sites
 from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
 from tests.integration.federation.sites import Site
 from tests.lab import processes
@@ -34,11 +34,6 @@ FIRST: Final = BUILT / "first"
 DEBIANS: Final = {"bookworm": "deb12", "trixie": "deb13"}
 PYTHON: Final = "/opt/federation-agent/bin/python"
 CONFIGURATION: Final = "/etc/federation-agent/agent.yml"
-INSTALLED: Final = """
-import json
-from importlib.metadata import distributions
-print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
-"""
 # Records what is asked of systemd, which doesn't run there.
 SYSTEMCTL: Final = '#!/bin/sh\necho "$@" >>/run/asked\ncase "$*" in *is-enabled*) echo enabled ;; esac\n'
 KEPT_BY_DEBIAN: Final = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/run/", "/tmp/")

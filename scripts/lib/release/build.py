@@ -61,9 +61,6 @@ def main(source: Path, output: Path, work: Path) -> None:
     needed = sbom.locked(BARE_LOCK, DEBIANS[-1].environment)
     contents = sbom.document("wheel and sdist", VERSION, needed, there, epoch=EPOCH)
     (output / f"{NAME}-{VERSION}.cdx.json").write_text(contents)
-    made = sorted(each for each in output.iterdir() if each.name != "SHA256SUMS")
-    sums = (f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in made)
-    (output / "SHA256SUMS").write_text("".join(sums))
 
 
 def sdist(output: Path, work: Path) -> None:
