@@ -195,7 +195,7 @@ def test_the_same_files_give_the_same_image() -> None:
 @pytest.mark.parametrize("image", ["agent", "report"])
 def test_what_is_listed_is_what_the_image_has(image: str, request: pytest.FixtureRequest) -> None:
     container: Container = request.getfixturevalue({"agent": "released_container", "report": "report_container"}[image])
-    [file] = (RELEASED / "release").glob(f"*-{image}-*.cdx.json")
+    [file] = (RELEASED / "release").glob(f"*-{VERSION}-{image}-*.cdx.json")
     listed: dict[str, dict[str, str]] = {"pypi": {}, "deb": {}}
     for each in json.loads(file.read_text())["components"]:
         listed[each["purl"].removeprefix("pkg:").partition("/")[0]][each["name"]] = each["version"]
