@@ -4,12 +4,15 @@
 # Behind a mirror: `--secret id=pip,src=pip.conf` gives pip a configuration that no layer keeps.
 # By tag: each build has Debian's security fixes of its day, which a digest written down here would keep out until
 # somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
+# Nothing in a layer depends on when it was made: no logs and caches, and compiled Python that doesn't look at times, so that
+# with a builder that sets those of all files (`buildah build --timestamp`) the same base gives the same bytes, which start fast.
 ARG BASE=docker.io/library/debian:bookworm-slim
 FROM ${BASE} AS python
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 ca-certificates \
     && apt-get clean \
-    && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
+    && PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3*
 
 FROM python AS build
 RUN apt-get update \
@@ -17,7 +20,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY locks locks
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONHASHSEED=0
 # Only files with a locked hash are installed, build tools included: build isolation would install those unchecked.
 # The environment has no pip: nothing is installed where the agent runs. The agent itself comes last: all else stays cached.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
@@ -28,12 +31,14 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 COPY pyproject.toml README.md LICENSE ./
 COPY agent agent
 RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheels . \
-    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
+    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl \
+    && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/federation-agent/lib
 
 FROM build AS build-report
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/build/bin/python -m pip wheel --no-build-isolation --use-pep517 --require-hashes --wheel-dir /wheels --requirement locks/report.lock \
-    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
+    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl \
+    && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/federation-agent/lib
 
 FROM python AS base
 # The only writable directory, for status-export: a volume mounted there belongs to the agent.
@@ -51,7 +56,7 @@ USER root
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && apt-get clean \
-    && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/ldconfig/aux-cache
 COPY --from=build-report /opt/federation-agent /opt/federation-agent
 USER 10001:10001
 CMD ["--help"]

@@ -1,5 +1,6 @@
 """The images that `make image-test` builds; that runs this file, nothing else collects it."""
 
+import filecmp
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from agent.version import VERSION
 from tests.integration.federation.conftest import SiteOn
 from tests.integration.federation.sites import Site, policies
 from tests.lab import processes
@@ -21,12 +23,19 @@ from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
-AGENT, REPORT = "localhost/federation-agent", "localhost/federation-agent-report"
+RELEASED: Final = Path(os.environ.get("FEDERATION_AGENT_RELEASED", "var/images")).absolute()
+AGENT: Final = "localhost/federation-agent"
+RELEASED_AGENT, REPORT = f"{AGENT}:{VERSION}", f"{AGENT}-report:{VERSION}"
 TRAFFIC: Final = "localhost/federation-agent-traffic"
 BUILDAH: Final = ("buildah", "--root", str(STORE / "store"), "--runroot", str(STORE / "run"), "--storage-driver=vfs")
 CONFIGURATION: Final = "/etc/federation-agent"
 MARK: Final = "FEDERATION_AGENT_CONTAINER"
 UID: Final = 10001
+INSTALLED: Final = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
+"""
 # What a container engine does: a process space of its own, nothing to write to, and no way back to root.
 AS_FIRST_PROCESS: Final = """
 mount --bind "$1" "$1"
@@ -76,6 +85,12 @@ def containers(image: str) -> Iterator[Container]:
 @pytest.fixture(scope="module")
 def container() -> Iterator[Container]:
     yield from containers(AGENT)
+
+
+@pytest.fixture(scope="module")
+def released_container() -> Iterator[Container]:
+    """Of the archive, as it was read again."""
+    yield from containers(RELEASED_AGENT)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +167,50 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
         processes.end(mark)
         process.wait(20)
     there.wait_depth(0, there.links_objects()[0])
+
+
+def test_the_released_agent_federates(
+    released_container: Container, tmp_path: Path, lab: Lab, sites: tuple[Site, Site]
+) -> None:
+    here, there = sites
+    port, mark = lab.ports.take(), f"{MARK}={here.vhost}"
+    configuration = configuration_for(tmp_path, port, here, there)
+    with subprocess.Popen(by_buildah(released_container, configuration, mark), env=os.environ | lab.mark) as process:
+        try:
+            there.wait_bound("#")
+            there.publish(["one", "two"])
+            assert here.take(2) == ["one", "two"]
+        finally:
+            processes.end(mark)
+            process.wait(20)
+
+
+def test_the_same_files_give_the_same_image() -> None:
+    again = sorted((RELEASED / "again").iterdir())
+    assert [each.suffix for each in again] == [".json", ".tar"]
+    for each in again:
+        assert filecmp.cmp(each, RELEASED / "release" / each.name, shallow=False), each.name
+
+
+@pytest.mark.parametrize("image", ["agent", "report"])
+def test_what_is_listed_is_what_the_image_has(image: str, request: pytest.FixtureRequest) -> None:
+    container: Container = request.getfixturevalue({"agent": "released_container", "report": "report_container"}[image])
+    [file] = (RELEASED / "release").glob(f"*-{VERSION}-{image}-*.cdx.json")
+    listed: dict[str, dict[str, str]] = {"pypi": {}, "deb": {}}
+    for each in json.loads(file.read_text())["components"]:
+        listed[each["purl"].removeprefix("pkg:").partition("/")[0]][each["name"]] = each["version"]
+    found = json.loads(container.run("python", "-I", "-c", INSTALLED).stdout)
+    assert listed["pypi"] | {"federation-agent": VERSION} == found
+    system = container.run("dpkg-query", "--show", "--showformat=${Package} ${Version}\\n").stdout.splitlines()
+    assert listed["deb"] == dict(line.split(" ") for line in system)
+
+
+def test_no_module_is_compiled_when_the_released_agent_starts(released_container: Container) -> None:
+    """An archive's files have the time of the commit, which compiled modules must not look at."""
+    stale = released_container.run("python", "-v", "-c", "import agent.cli.main").stderr
+    assert "matches" in stale
+    assert "could not" not in stale
+    assert "bytecode is stale" not in stale
 
 
 def own_id(pid: int) -> int:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from typing import Final
 import pytest
 
 from agent.version import VERSION
-from tests.deploy.image import MARK, configuration_for, sites
+from tests.deploy.image import INSTALLED, MARK, configuration_for, sites
 from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
 from tests.integration.federation.sites import Site
 from tests.lab import processes
@@ -33,11 +34,6 @@ FIRST: Final = BUILT / "first"
 DEBIANS: Final = {"bookworm": "deb12", "trixie": "deb13"}
 PYTHON: Final = "/opt/federation-agent/bin/python"
 CONFIGURATION: Final = "/etc/federation-agent/agent.yml"
-INSTALLED: Final = """
-import json
-from importlib.metadata import distributions
-print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
-"""
 # Records what is asked of systemd, which doesn't run there.
 SYSTEMCTL: Final = '#!/bin/sh\necho "$@" >>/run/asked\ncase "$*" in *is-enabled*) echo enabled ;; esac\n'
 KEPT_BY_DEBIAN: Final = ("/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/var/log/", "/run/", "/tmp/")
@@ -75,12 +71,12 @@ class Debian:
         return {each for each in found if not each.startswith(KEPT_BY_DEBIAN) and not each.endswith("-")}
 
 
-@pytest.fixture(params=DEBIANS)
-def debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Debian]:
-    root, upper, work = (tmp_path / name for name in ("root", "upper", "work"))
+@contextmanager
+def bare(release: str, folder: Path) -> Iterator[Debian]:
+    root, upper, work = (folder / name for name in ("root", "upper", "work"))
     for each in (root, upper, work):
         each.mkdir()
-    layers = f"lowerdir={ROOTS / request.param},upperdir={upper},workdir={work}"
+    layers = f"lowerdir={ROOTS / release},upperdir={upper},workdir={work}"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, root], check=True)
     try:
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
@@ -88,10 +84,27 @@ def debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Debian]:
         (root / "usr/sbin/policy-rc.d").unlink()
         (root / "usr/bin/systemctl").write_text(SYSTEMCTL)
         (root / "usr/bin/systemctl").chmod(0o755)
-        [package] = FIRST.glob(f"*+{DEBIANS[request.param]}_*.deb")
+        [package] = FIRST.glob(f"*+{DEBIANS[release]}_*.deb")
         yield Debian(root, package)
     finally:
         subprocess.run(["umount", "--recursive", root], check=True)
+
+
+EACH: Final = [pytest.param(release, marks=pytest.mark.xdist_group(release)) for release in DEBIANS]
+
+
+@pytest.fixture(params=EACH)
+def debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Debian]:
+    with bare(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=EACH)
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debian]:
+    """With the package, for all tests that only use it."""
+    with bare(request.param, tmp_path_factory.mktemp(request.param)) as found:
+        found.install(found.package)
+        yield found
 
 
 def newer(package: Path, folder: Path) -> Path:
@@ -164,39 +177,36 @@ def test_a_package_is_installed_upgraded_and_purged(debian: Debian, tmp_path: Pa
     assert "federation-agent" not in (debian.root / "etc/passwd").read_text() + (debian.root / "etc/group").read_text()
 
 
-def test_what_is_listed_is_what_is_installed(debian: Debian) -> None:
-    debian.install(debian.package)
-    found = json.loads(debian.run(PYTHON, "-I", "-c", INSTALLED))
-    listed = json.loads((FIRST / f"{debian.package.stem}.cdx.json").read_text())
+def test_what_is_listed_is_what_is_installed(installed: Debian) -> None:
+    found = json.loads(installed.run(PYTHON, "-I", "-c", INSTALLED))
+    listed = json.loads((FIRST / f"{installed.package.stem}.cdx.json").read_text())
     assert {each["name"]: each["version"] for each in listed["components"]} | {"federation-agent": VERSION} == found
-    assert listed == json.loads((debian.root / "usr/share/doc/federation-agent/sbom.cdx.json").read_text())
+    assert listed == json.loads((installed.root / "usr/share/doc/federation-agent/sbom.cdx.json").read_text())
     assert all(each.get("licenses") for each in listed["components"])
 
 
-def test_the_shell_and_man_know_the_commands(debian: Debian) -> None:
-    debian.install(debian.package)
+def test_the_shell_and_man_know_the_commands(installed: Debian) -> None:
     asked = {"_FEDERATION_AGENT_COMPLETE": "complete_bash", "COMP_WORDS": "federation-agent vali", "COMP_CWORD": "1"}
-    assert debian.run("federation-agent", **asked).split() == ["validate"]
-    page = debian.root / "usr/share/man/man1/federation-agent-links.1.gz"
+    assert installed.run("federation-agent", **asked).split() == ["validate"]
+    page = installed.root / "usr/share/man/man1/federation-agent-links.1.gz"
     assert "\\-\\-watch" in gzip.decompress(page.read_bytes()).decode()
     checked = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_the_packaged_agent_federates(debian: Debian, tmp_path: Path, lab: Lab, sites: tuple[Site, Site]) -> None:
+def test_the_packaged_agent_federates(installed: Debian, tmp_path: Path, lab: Lab, sites: tuple[Site, Site]) -> None:
     here, there = sites
-    debian.install(debian.package)
     port, mark = lab.ports.take(), f"{MARK}={here.vhost}"
     made = configuration_for(tmp_path, port, here, there)
-    inside = debian.root / CONFIGURATION[1:]
+    inside = installed.root / CONFIGURATION[1:]
     shutil.copy(made / "agent.yml", inside)
     inside.chmod(0o640)
     shutil.chown(inside, group=inside.parent.stat().st_gid)
-    user = f"--userspec={debian.run('id', '-u', 'federation-agent').strip()}:{inside.parent.stat().st_gid}"
+    user = f"--userspec={installed.run('id', '-u', 'federation-agent').strip()}:{inside.parent.stat().st_gid}"
     command = [
         "chroot",
         user,
-        str(debian.root),
+        str(installed.root),
         "/usr/bin/env",
         "-i",
         mark,

@@ -14,7 +14,7 @@ import yaml
 from tests.deploy.prometheus import ROOT
 
 FIELDS: Final = Path(__file__).with_name("custom_resources.yaml")
-BUILT_IN: Final = {"v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1"}
+BUILT_IN: Final = {"v1", "apps/v1", "batch/v1", "policy/v1", "rbac.authorization.k8s.io/v1"}
 """Of Kubernetes itself, whose own schemas `kubernetes_validate` has."""
 
 Step = str | int

@@ -1,6 +1,7 @@
 """Every query of the Grafana dashboard, asked of a real Prometheus that reads a real agent between real brokers."""
 
 import base64
+import copy
 import json
 import re
 import time
@@ -9,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import jsonschema
 import pytest
 
 from tests.deploy.prometheus import ROOT, Prometheus
@@ -22,6 +24,10 @@ from tests.lab.waiting import eventually
 
 DASHBOARD: Final[dict[str, Any]] = json.loads((ROOT / "deploy/grafana/dashboards/federation-agent.json").read_text())
 VARIABLES: Final[list[dict[str, Any]]] = DASHBOARD["templating"]["list"]
+SCHEMA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("grafana.schema.json").read_text())
+KINDS: Final = {"row": "Row", "stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
+OF_PROMETHEUS: Final = {"expr", "titleFormat", "textFormat", "definition"}
+"""Keys of annotations and variables that their data source defines."""
 PANELS: Final = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 LABEL_VALUES: Final = re.compile(r"label_values\((?P<expression>.*), (?P<label>\w+)\)$")
 
@@ -138,6 +144,32 @@ def test_nothing_is_tied_to_one_data_source() -> None:
     assert sources
     assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
     assert [variable["name"] for variable in VARIABLES] == ["datasource", "agent", "vhost", "link"]
+
+
+def test_grafana_12_takes_each_panel_as_it_is() -> None:
+    """By the types that Grafana publishes: every key is known there, has its type, and none is missing."""
+    found = {panel["title"]: complaints(panel, KINDS[panel["type"]]) for panel in DASHBOARD["panels"]}
+    assert {title: said for title, said in found.items() if said} == {}
+    around = copy.deepcopy(DASHBOARD)
+    for each in (*around["annotations"]["list"], *around["templating"]["list"]):
+        for key in OF_PROMETHEUS & each.keys():
+            del each[key]
+    assert complaints(around, "Dashboard") == []
+
+
+@pytest.mark.parametrize("kind", ["row", "stat", "table", "timeseries"])
+def test_what_grafana_12_does_not_know_or_misses_is_found(kind: str) -> None:
+    panel = next(each for each in DASHBOARD["panels"] if each["type"] == kind)
+    for key in panel.get("options", {"collapsed": None}):
+        broken = copy.deepcopy(panel)
+        inside = broken.get("options", broken)
+        inside[f"{key}s"] = inside.pop(key)
+        assert complaints(broken, KINDS[kind]), key
+
+
+def complaints(value: Any, definition: str) -> list[str]:
+    schema = SCHEMA | {"$ref": f"#/definitions/{definition}"}
+    return [f"{one.json_path}: {one.message}" for one in jsonschema.Draft7Validator(schema).iter_errors(value)]
 
 
 def test_panels_have_titles_of_their_own_and_don_t_overlap() -> None:

@@ -83,7 +83,7 @@ def test_nothing_is_left_to_chance() -> None:
     assert bases == {"${BASE}"}  # so that whoever builds can give a digest
     [base] = [rest.removeprefix("BASE=") for name, rest in INSTRUCTIONS if name == "ARG"]
     assert re.search(r"^[\w.]+/.+:(?!latest)", base)
-    assert f"base={base} " in (ROOT / "scripts/image-test").read_text()
+    assert f"base={base} " in (ROOT / "scripts/lib/images.sh").read_text()
     for name, rest in INSTRUCTIONS:
         if name == "RUN" and "apt-get install" in rest:
             assert "--no-install-recommends" in rest

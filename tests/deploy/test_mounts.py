@@ -41,7 +41,7 @@ def of_agent(container: dict[str, Any]) -> bool:
 
 
 def test_there_are_pods_with_brokers_and_pods_with_agents() -> None:
-    assert {kind for kind, _ in PODS.values()} == {"StatefulSet", "RabbitmqCluster", "CronJob"}
+    assert {kind for kind, _ in PODS.values()} == {"StatefulSet", "RabbitmqCluster", "Deployment", "CronJob"}
     assert all(any(of_agent(container) for container in pod["containers"]) for _, pod in PODS.values())
 
 

@@ -49,8 +49,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"brokers started: {lab_of(config).started}")
         for line in config.stash[COSTS].lines():
             terminalreporter.write_line(line)
-        if about := os.environ.get("FEDERATION_AGENT_ABOUT_DOCKER"):
-            terminalreporter.write_line(about)
+        for line in os.environ.get("FEDERATION_AGENT_ASIDE", "").splitlines():
+            terminalreporter.write_line(line)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
@@ -45,17 +46,26 @@ def differences(wanted: Mapping[str, str], there: Mapping[str, Distribution]) ->
 
 
 def document(
-    artefact: str, version: str, wanted: Mapping[str, str], there: Mapping[str, Distribution], *, epoch: int
+    artefact: str,
+    version: str,
+    wanted: Mapping[str, str],
+    there: Mapping[str, Distribution],
+    *,
+    epoch: int,
+    system: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
-    """`there`, as far as the packages are known, gives their licences. The same arguments, the same text."""
+    """`there`, as far as the packages are known, gives their licences; `system` are Debian's packages, with version and
+    architecture. The same arguments, the same text."""
     packages = [_package(name, version, there.get(name)) for name, version in sorted(wanted.items())]
+    packages += [_of_debian(name, *found) for name, found in sorted((system or {}).items())]
+    content = f"{artefact} {version} {[each['purl'] for each in packages]}"
     root = {"type": "application", "name": OWN, "version": version, "bom-ref": f"pkg:generic/{OWN}@{version}"}
     root["purl"] = root["bom-ref"]
     root["licenses"] = [{"expression": "Apache-2.0"}]
     found = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"{artefact} {version} {sorted(wanted.items())}").urn,
+        "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, content).urn,
         "version": 1,
         "metadata": {
             "timestamp": datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -74,6 +84,11 @@ def _package(name: str, version: str, there: Distribution | None) -> dict[str, A
     if licences := [] if there is None else _licences(there):
         found["licenses"] = licences
     return found
+
+
+def _of_debian(name: str, version: str, architecture: str) -> dict[str, Any]:
+    purl = f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={architecture}"
+    return {"type": "library", "name": name, "version": version, "bom-ref": purl, "purl": purl}
 
 
 def _licences(there: Distribution) -> list[dict[str, Any]]:

@@ -72,6 +72,45 @@ def complaints(**answers: Any) -> list[str]:
         return [str(problem) for problem in error.problems]
 
 
+def test_a_shovel_of_the_topology_operator_is_read_with_every_key_that_it_writes() -> None:
+    """As tests/deploy/test_topology_operator.py says. `src-delete-after` is a number where its text is one."""
+    ends = {"dest-uri": ["amqp://d"], "src-uri": ["amqp://s", "amqp://t"]}
+    common = {"ack-mode": "on-confirm", "prefetch-count": 7, "reconnect-delay": 3, "src-delete-after": 20}
+    marks = {"dest-add-forward-headers": True, "dest-add-timestamp-header": True}
+    old = {
+        "src-exchange": "e",
+        "src-exchange-key": "k",
+        "src-consumer-args": {"x-priority": 5},
+        "dest-queue": "q",
+        "dest-queue-args": {"x-queue-type": "quorum"},
+        "dest-publish-properties": {"delivery_mode": 2},
+        "add-forward-headers": True,
+        "delete-after": "never",
+        "src-prefetch-count": 7,
+    }
+    new = {
+        "src-protocol": "amqp10",
+        "src-address": "/queues/a",
+        "dest-protocol": "amqp10",
+        "dest-address": "/queues/b",
+    }
+    ignored = {
+        "dest-application-properties": {"a": "b"},
+        "dest-message-annotations": {"a": "b"},
+        "dest-properties": {"content_type": "text/plain"},
+    }
+    values = {"old": ends | common | marks | old, "new": ends | common | marks | new | ignored}
+    found = read(parameters=[parameter("shovel", name, value) for name, value in values.items()])
+    shovels = found.definitions.of("/").shovels
+    assert {name: len(each.source_uris) for name, each in shovels.items()} == {"old": 2, "new": 2}
+    assert [each.settings.prefetch_count for each in shovels.values()] == [7, 7]
+    assert [each.settings.delete_after for each in shovels.values()] == [20, 20]
+    assert isinstance(shovels["new"].source, AddressSource)
+    assert [str(warning).rpartition(" is ignored")[0].rpartition(" ")[2] for warning in found.warnings] == sorted(
+        ignored
+    )
+
+
 def test_parameters_become_definitions() -> None:
     found = read(
         parameters=[
