@@ -1,0 +1,75 @@
+"""The section `standby`: the source that the downstream is kept in step with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from agent.core.migration.objects import ObjectKind
+from agent.core.migration.selection import ObjectChoice, VhostSelection
+from agent.core.rules.patterns import Pattern
+from agent.core.standby.settings import StandbySettings
+from agent.definitions.document.findings import Spot
+from agent.definitions.models import values
+from agent.definitions.models.validation import StrictModel
+from agent.definitions.models.values import MAY_BE_EMPTY, Name, Regexes, refuse
+
+
+class StandbyVhostModel(StrictModel):
+    """What is kept in step in one vhost."""
+
+    noun = "a vhost of the standby"
+
+    exchanges: Regexes = Field(
+        default=(".*",), description="A regular expression over names, unanchored, or a list of them; all by default."
+    )
+    queues: Regexes = Field(default=(".*",), description="The same of queues; all by default.")
+    policies: Regexes = Field(default=(".*",), description="The same of policies; all by default.")
+
+    def to_core(self, spot: Spot) -> VhostSelection:
+        kinds = {
+            ObjectKind.POLICY: ("policies", self.policies),
+            ObjectKind.EXCHANGE: ("exchanges", self.exchanges),
+            ObjectKind.QUEUE: ("queues", self.queues),
+        }
+        return VhostSelection(
+            spot.place,
+            {
+                kind: [ObjectChoice(Pattern(each), spot.at(name).place) for each in patterns]
+                for kind, (name, patterns) in kinds.items()
+            },
+        )
+
+
+def _off(value: object) -> object:
+    """YAML reads off as false."""
+    if value == "off" or value is False:
+        return "off"
+    raise refuse("only 'off' can be had: what the source has consumed stays for the time of 'keep'")
+
+
+class StandbyModel(StrictModel):
+    """Keeps the downstream in step with another cluster, to take over from it."""
+
+    noun = "standby"
+
+    of: Name = Field(
+        description="The upstream of the source, in each of the vhosts or in `/` for all; it needs `management`. "
+        "Mandatory."
+    )
+    vhosts: Annotated[
+        dict[Name, Annotated[StandbyVhostModel, MAY_BE_EMPTY]], Field(min_length=1, max_length=values.MAX_PATTERNS)
+    ] = Field(description="Vhosts, which have the same name at the source, and what of each; mandatory.")
+    keep: values.SecondsOrNever = Field(
+        default=3600.0,
+        description="Seconds, or a time such as `1h`, for which messages stay, whether or not the source has consumed "
+        "them; `never` drops none. An hour by default.",
+    )
+    trim: Annotated[Literal["off"], BeforeValidator(_off), WithJsonSchema({"enum": ["off", False]})] = Field(
+        default="off", description="`off`: what the source has consumed stays for the time of `keep`."
+    )
+
+    def to_core(self, spot: Spot) -> StandbySettings:
+        vhosts = {name: each.to_core(spot.at("vhosts", name)) for name, each in self.vhosts.items()}
+        return StandbySettings(self.of, vhosts, self.keep, spot.place)
