@@ -132,6 +132,13 @@ class ManagementClient(Transport):
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
         return await self._of_vhost(vhost, path, QueueCountsAnswer)
 
+    async def queue_depths(self, vhost: str) -> dict[str, int | None]:
+        """The messages of each queue, ready and unacknowledged; None where the broker doesn't show it. Seconds old."""
+        path = f"queues/{encode(vhost)}?columns=name,messages"
+        answers = await self._of_vhost(vhost, path, QueueCountsAnswer)
+        found = {each["name"]: each.get("messages") for each in answers}
+        return {name: depth if isinstance(depth, int) else None for name, depth in found.items()}
+
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         return await self._of_vhost(vhost, f"bindings/{encode(vhost)}?{_columns(BindingAnswer)}", BindingAnswer)
 

@@ -1,4 +1,4 @@
-"""Objects made over the HTTP API, and scratch vhosts, which alone are ever deleted.
+"""Objects made over the HTTP API. Deleted are only scratch vhosts, and the operator policies of a standby.
 
 Why: docs/decisions/0066-migrate-by-objects.md
 """
@@ -35,6 +35,16 @@ class DeclaringClient(ManagementClient):
             await self.write("POST", path, body, needs=needs)
         else:
             await self.write("PUT", f"{_LISTS[key.kind]}/{vhost}/{name}", body, needs=needs)
+
+    async def set_global_parameter(self, name: str, value: object) -> None:
+        body = {"name": name, "value": value}
+        await self.write("PUT", f"global-parameters/{encode(name)}", body, needs="the tag policymaker")
+
+    async def set_operator_policy(self, vhost: str, name: str, body: Body) -> None:
+        await self.write("PUT", f"operator-policies/{encode(vhost)}/{encode(name)}", body, needs=_ADMINISTRATOR)
+
+    async def delete_operator_policy(self, vhost: str, name: str) -> None:
+        await self.delete(f"operator-policies/{encode(vhost)}/{encode(name)}", needs=_ADMINISTRATOR)
 
     async def delete_scratch(self, vhost: str) -> None:
         """Delete a vhost with all in it, if its name is that of a scratch vhost."""

@@ -15,6 +15,7 @@ from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
+from agent.core.standby.status import StandbyStatus
 from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
@@ -99,6 +100,7 @@ class Board:
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
     quarantine_depth: QuarantineDepth = QuarantineDepth()
+    standby: StandbyStatus | None = None  # None where the cluster is to be no standby
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from agent.core.addresses.http_url import HttpUrl
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.selection import VhostSelection
 from agent.core.model import (
@@ -51,6 +52,11 @@ class StandbySettings:
         """The source as a vhost defines it, or else as the vhost "/" does, for all."""
         own = definitions.of(vhost).upstreams.get(self.of)
         return own or definitions.of(DEFAULT_VHOST).upstreams.get(self.of)
+
+    def management(self, definitions: Definitions) -> tuple[HttpUrl, ...]:
+        """The source's HTTP API, which is the same for all vhosts."""
+        found = (self.upstream(vhost, definitions) for vhost in self.vhosts)
+        return next((upstream.management for upstream in found if upstream is not None), ())
 
     def federates(self, exchange: ObjectKey, *, is_internal: bool) -> bool:
         """True if the exchange has a link of its own."""

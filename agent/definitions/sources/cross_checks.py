@@ -130,6 +130,9 @@ def check_standby(
         if not upstream.management:
             spot.error(f"upstream {quoted(standby.of)} needs 'management', the address of its HTTP API", "of")
             return
+        if upstream.management != standby.management(definitions):
+            spot.error(f"the upstreams {quoted(standby.of)} of its vhosts need the same 'management'", "of")
+            return
         if any(uri.vhost(vhost) != vhost for uri in upstream.uris):
             spot.error(
                 f"upstream {quoted(standby.of)} leads to another vhost than {quoted(vhost)}: write its URI without a "

@@ -1,0 +1,208 @@
+"""Keeps a standby in step with its source: definitions, the time for which messages stay, and what is known of both.
+
+Its links are ordinary ones, see `StandbySettings.links`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import structlog
+
+from agent.core.migration.difference import MigrationPlan, plan_migration
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
+from agent.core.migration.releases import ObjectionKind
+from agent.core.migration.selection import choose
+from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, keep_policies, without
+from agent.core.standby.settings import HELD_BACK, PROMOTED, STANDBY, StandbySettings
+from agent.core.standby.status import StandbyStatus
+from agent.definitions.sources.load import Configuration
+from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
+from agent.management.client import ManagementClient
+from agent.management.declaring import DeclaringClient
+from agent.migration.copying import CopyRound, Follower
+from agent.migration.reading import ClusterPair, read_cluster
+from agent.status.board import Board
+from agent.tasks import gather_both, run_until_first
+
+BETWEEN: Final = 10.0
+LOOK_AT_CONFIGURATION: Final = 1.0
+NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
+SINCE: Final = "since"
+TWICE: Final = (
+    "it is here already, and its messages come by the second exchange's link, too: remove it until a promotion"
+)
+
+log = structlog.get_logger()
+
+
+async def keep_in_step(
+    configuration: Callable[[], Configuration], board: Board, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Until cancelled, whatever the configuration says of a standby."""
+    while True:
+        now = configuration()
+        board.standby = None
+        works = [_until_another(configuration, now, sleep)]
+        if (settings := now.settings.standby) is not None:
+            board.standby = StandbyStatus(settings)
+            works.append(_keep(now, settings, board, sleep))
+        await run_until_first(*works)
+
+
+async def _until_another(
+    configuration: Callable[[], Configuration], now: Configuration, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    while configuration() is now:
+        await sleep(LOOK_AT_CONFIGURATION)
+
+
+async def _keep(
+    configuration: Configuration, settings: StandbySettings, board: Board, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    async with open_standby(configuration, settings) as clusters:
+        standby = _Standby(clusters, settings, board)
+        follower = Follower(
+            clusters, settings.vhosts, standby.report, sleep, chance=random.random, planned=standby.planned
+        )
+        await run_until_first(follower.run(), standby.look_at_queues(sleep))
+
+
+@asynccontextmanager
+async def open_standby(configuration: Configuration, settings: StandbySettings) -> AsyncIterator[ClusterPair]:
+    """The HTTP APIs of the source and of the standby."""
+    where, urls = f"upstream {settings.of}", settings.management(configuration.definitions)
+    async with (
+        ManagementClient(urls, where=where, setting=f"management of {where}") as source,
+        DeclaringClient(configuration.settings.downstream.management) as standby,
+    ):
+        yield ClusterPair(source, standby)
+
+
+class _Standby:
+    def __init__(self, clusters: ClusterPair, settings: StandbySettings, board: Board) -> None:
+        self._clusters = clusters
+        self._settings = settings
+        self._board = board
+        self._status = StandbyStatus(settings)
+        board.standby = self._status
+        self._queues: frozenset[ObjectKey] = frozenset()
+        self._unlike: Mapping[ObjectKey, str] = {}
+        self._known: tuple[Objects, StandbyCopies] | None = None
+
+    async def planned(self) -> MigrationPlan:
+        """What an ordinary copy would do but for the bindings that wait, once old messages have their end. Nothing
+        after a promotion."""
+        since = await promoted_since(self._clusters.target)
+        if since is not None:
+            self._note_promotion(since)
+            await limit(self._clusters.target, self._settings, {})
+            return NOTHING_TO_DO
+        self._status.promoted_at = None
+        source, target = await gather_both(
+            read_cluster(self._clusters.source, self._settings.vhosts, is_source=True),
+            read_cluster(self._clusters.target, self._settings.vhosts, is_source=False),
+        )
+        try:
+            chosen = choose(source, self._settings.vhosts)
+        except ConfigurationError as error:
+            raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+        plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
+        copies = self._copies(source, plan.wanted)
+        self._status.copies, self._queues = (
+            copies,
+            frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE),
+        )
+        await self._remember(copies, plan.wanted)
+        await self._limit(copies)
+        self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
+        self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
+        return without(plan, copies.held_back)
+
+    def report(self, found: CopyRound | AgentError) -> None:
+        status = self._status
+        if isinstance(found, AgentError):
+            if status.follow_error != str(found):
+                log.warning("the standby can't follow its source", upstream=self._settings.of, error=str(found))
+            status.follow_error = str(found)
+            return
+        if status.follow_error:
+            log.info("the standby follows its source again", upstream=self._settings.of)
+        if found.account.done:
+            log.info("copied to the standby", **{str(kind): number for kind, number in found.account.done.items()})
+        status.follow_error, status.followed_at = "", self._board.clock()
+        status.left = {**self._unlike, **found.account.left}
+
+    def _note_promotion(self, since: str) -> None:
+        if self._status.promoted_at is None:
+            log.warning("the standby is promoted: it doesn't follow its source any more", since=since)
+        self._status.promoted_at = since
+
+    def _copies(self, source: ClusterObjects, wanted: Objects) -> StandbyCopies:
+        """The same as before where the source hasn't changed: with many policies it takes its time."""
+        if self._known is None or self._known[0] != source.objects:
+            self._known = source.objects, copies_of(self._settings, source, wanted, time.process_time)
+        return self._known[1]
+
+    async def _remember(self, copies: StandbyCopies, wanted: Objects) -> None:
+        """On the broker, for a promotion on any host once the source is gone."""
+        held = bindings_as_json(copies.held_back, wanted)
+        if await self._clusters.target.global_parameter(HELD_BACK) != {"bindings": held}:
+            await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
+
+    async def _limit(self, copies: StandbyCopies) -> None:
+        """Before anything is copied: a queue that is to have a dead-letter exchange must not have an end by then."""
+        try:
+            await limit(self._clusters.target, self._settings, keep_policies(self._settings, copies.kept))
+        except PermanentError as error:
+            self._status.keep_error = str(error)
+        else:
+            self._status.keep_error = ""
+
+    async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await self._look_at_queues()
+            except BrokerError as error:
+                self._status.depths_error = str(error)
+            await sleep(BETWEEN)
+
+    async def _look_at_queues(self) -> None:
+        found: dict[ObjectKey, tuple[int | None, int | None]] = {}
+        for vhost in sorted({key.vhost for key in self._queues}):
+            there, here = await gather_both(
+                self._clusters.source.queue_depths(vhost), self._clusters.target.queue_depths(vhost)
+            )
+            for key in self._queues:
+                if key.vhost == vhost:
+                    found[key] = there.get(key.name), here.get(key.name)
+        self._status.depths, self._status.depths_error = found, ""
+        self._status.depths_at = self._board.clock()
+
+
+async def promoted_since(standby: ManagementClient) -> str | None:
+    found = await standby.global_parameter(PROMOTED)
+    return None if found is None else str(found.get(SINCE, "")) if isinstance(found, dict) else ""
+
+
+async def limit(
+    standby: DeclaringClient, settings: StandbySettings, wanted: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> None:
+    """Sets the operator policies that let messages expire, and deletes others of the agent."""
+    for vhost in settings.vhosts:
+        there = {
+            each["name"]: {name: each.get(name) for name in ("pattern", "apply-to", "definition", "priority")}
+            for each in await standby.operator_policies_of(vhost)
+            if each["name"].startswith(STANDBY)
+        }
+        here = {name: body for (of, name), body in wanted.items() if of == vhost}
+        for name in there.keys() - here.keys():
+            await standby.delete_operator_policy(vhost, name)
+        for name, body in here.items():
+            if there.get(name) != body:
+                await standby.set_operator_policy(vhost, name, body)
