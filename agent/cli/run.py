@@ -121,11 +121,13 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
 
 
 async def _keep_in_step(supervisor: Supervisor, board: Board) -> None:
-    while supervisor.configuration.settings.standby is None:
-        await asyncio.sleep(LOOK_FOR_STANDBY)
-    from agent.migration.standby import keep_in_step  # most agents need none of it
+    """Imports what that needs only once a configuration asks for it."""
+    while True:
+        if supervisor.configuration.settings.standby is not None:
+            from agent.migration.standby import keep_in_step
 
-    await keep_in_step(lambda: supervisor.configuration, board)
+            await keep_in_step(lambda: supervisor.configuration, board)
+        await asyncio.sleep(LOOK_FOR_STANDBY)
 
 
 def _board() -> Board:

@@ -44,8 +44,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     )
     repeats = found["repeats_at_most"]
     yield "a promotion now repeats " + ("an unknown number" if repeats is None else f"at most {repeats:,}")
-    for note in found["notes"]:
-        yield note
+    yield from found["notes"]
     for binding in found["held_back"][:MOST_HELD_BACK]:
         yield f"made at a promotion: {binding}"
     if (more := len(found["held_back"]) - MOST_HELD_BACK) > 0:

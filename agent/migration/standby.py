@@ -34,9 +34,7 @@ BETWEEN: Final = 10.0
 LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
-TWICE: Final = (
-    "it is here already, and its messages come by the second exchange's link, too: remove it until a promotion"
-)
+TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 
 log = structlog.get_logger()
 
@@ -114,10 +112,8 @@ class _Standby:
             raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
         plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
         copies = self._copies(source, plan.wanted)
-        self._status.copies, self._queues = (
-            copies,
-            frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE),
-        )
+        self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
+        self._status.copies = copies
         await self._remember(copies, plan.wanted)
         await self._limit(copies)
         self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)

@@ -13,9 +13,9 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind, ShovelLink
+from agent.core.standby.status import StandbyStatus
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
-from agent.core.standby.status import StandbyStatus
 from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors

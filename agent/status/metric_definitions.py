@@ -16,9 +16,9 @@ from agent.core.rules.hops import Verdict
 from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import Side
 from agent.status import native
-from agent.status.standby import standby_links
 from agent.status.board import Board
 from agent.status.entry import BoardEntry, Gauges, Meter
+from agent.status.standby import standby_links
 
 Sample = tuple[str, str, float]
 """The suffix of the metric's name, further labels as text that begins with a comma, and a value."""

@@ -1,4 +1,4 @@
-"""What a standby's copies of queues need beyond an ordinary copy: bindings that wait, an end for old messages, doubts."""
+"""What a standby needs beyond an ordinary copy: bindings that wait, an end for old messages, and doubts."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class StandbyStatus:
     follow_error: str = ""
     left: Mapping[ObjectKey, str] = field(default_factory=dict)
     keep_error: str = ""
-    copies: StandbyCopies = StandbyCopies()
+    copies: StandbyCopies = field(default_factory=StandbyCopies)
     depths: Depths = field(default_factory=dict)
     depths_at: float | None = None
     depths_error: str = ""
