@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
-from agent.cli.options import OK
+from agent.cli.options import INTERRUPTED, OK
+from agent.cli.remote import Remote, RemoteError
+from agent.cli.signals import until_signal
 from agent.core.text.quantities import counted, in_full
+from agent.errors import PermanentError, UsageError
 
 if TYPE_CHECKING:
-    from agent.cli.remote import Remote
+    from agent.core.standby.settings import StandbySettings
+    from agent.definitions.sources.load import Configuration
+    from agent.migration.promoting import Promotion
+    from agent.migration.reading import ClusterPair
+    from agent.migration.switching import Switchover
 
 NOT_IN_STEP: Final = 4
+LEFT: Final = 4
 NO_STANDBY: Final = 5
 MOST_HELD_BACK: Final = 20
 
@@ -44,7 +55,6 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     )
     repeats = found["repeats_at_most"]
     yield "a promotion now repeats " + ("an unknown number" if repeats is None else f"at most {repeats:,}")
-    yield from found["notes"]
     for binding in found["held_back"][:MOST_HELD_BACK]:
         yield f"made at a promotion: {binding}"
     if (more := len(found["held_back"]) - MOST_HELD_BACK) > 0:
@@ -56,3 +66,141 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{source:>10}  {here:>10}  {queue['vhost']}/{queue['queue']}"
         for doubt in queue["doubts"]:
             yield f"{'':>22}  ! {doubt}"
+
+
+def promote(file: Path, remote: Remote, *, failover: bool, is_dry: bool, form: str) -> int:
+    from agent.definitions.sources.load import load_configuration
+    from agent.migration.standby import open_standby
+
+    configuration = load_configuration(str(file), environment=os.environ)
+    settings = configuration.settings.standby
+    if settings is None:
+        raise UsageError(f"{file} has no section 'standby'")
+
+    async def run(settings: StandbySettings = settings) -> tuple[dict[str, Any], bool]:
+        async with open_standby(configuration, settings) as clusters:
+            return await _Promoting(configuration, settings, clusters, remote).run(failover=failover, is_dry=is_dry)
+
+    found, is_complete = until_signal(run(), INTERRUPTED)
+    if form == "json":
+        output.say_json(found)
+    else:
+        for line in _promotion_lines(found):
+            output.say(line)
+    return OK if is_complete else LEFT
+
+
+class _Promoting:
+    def __init__(
+        self, configuration: Configuration, settings: StandbySettings, clusters: ClusterPair, remote: Remote
+    ) -> None:
+        self._configuration = configuration
+        self._settings = settings
+        self._clusters = clusters
+        self._remote = remote
+
+    async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
+        from agent.migration.promoting import end_standby, look_at_promotion, make_bindings
+
+        how = "failover" if failover else "switchover"
+        promotion = await look_at_promotion(self._clusters.target, self._settings)
+        seen = await self._seen()
+        found = _as_json(promotion, seen, how)
+        if promotion.since is not None and promotion.how != how and not failover:
+            raise PermanentError(
+                f"the standby was promoted at {promotion.since} by {promotion.how}, which can't be undone"
+            )
+        switched = None
+        if failover:
+            if not is_dry:
+                await end_standby(self._clusters.target, promotion, how, self._has_ended)
+        else:
+            switched = await self._switch_over(promotion, seen, is_dry=is_dry)
+            found |= _switched_as_json(switched)
+        if is_dry:
+            return found, True
+        if switched is None or not switched.problems:
+            await make_bindings(self._clusters.target, promotion)
+        found |= {
+            "promoted": promotion.is_done,
+            "since": promotion.since,
+            "agent_has_ended": promotion.has_agent_ended,
+            "left": {str(key): reason for key, reason in promotion.left.items()},
+        }
+        return found, promotion.is_done
+
+    async def _switch_over(self, promotion: Promotion, seen: dict[str, Any] | None, *, is_dry: bool) -> Switchover:
+        from agent.migration.promoting import end_standby
+        from agent.migration.switching import SwitchingOver, Switchover, refusal_of
+
+        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain)
+        is_first = promotion.since is None
+        if is_first and (seen is None or not seen["in_step"]):
+            why = "no agent answers that keeps it in step" if seen is None else "; ".join(seen["why_not"])
+            raise PermanentError(f"the standby isn't in step, so it isn't known what would be missing: {why}")
+        if clients := await switching.connected():
+            raise PermanentError(refusal_of(clients))
+        if is_dry:
+            return Switchover()
+        if is_first:
+            await switching.wait_until_drained()
+            await switching.begin()
+        await end_standby(self._clusters.target, promotion, "switchover", self._has_ended)
+        if not promotion.has_agent_ended:
+            raise PermanentError("the agent hasn't ended its links yet: look at its log, and run it again")
+        return await switching.run(is_first=is_first)
+
+    async def _seen(self) -> dict[str, Any] | None:
+        try:
+            return await asyncio.to_thread(self._remote.standby)
+        except RemoteError:
+            return None
+
+    async def _has_ended(self) -> bool:
+        seen = await self._seen()
+        return seen is not None and seen["promoted"] is not None and not seen["links"]
+
+
+def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dict[str, Any]:
+    return {
+        "how": how,
+        "promoted": promotion.since is not None,
+        "since": promotion.since,
+        "agent_answers": seen is not None,
+        "missing": None if seen is None else seen["waiting"],
+        "repeats_at_most": promotion.repeats_at_most,
+        "bindings": [str(key) for key in promotion.bindings],
+    }
+
+
+def _switched_as_json(switched: Switchover) -> dict[str, Any]:
+    return {
+        "moved": sum(queue.kept or 0 for queue in switched.queues),
+        "copies_taken_out": sum(queue.old for queue in switched.queues),
+        "inexact": {str(key): why for key, why in switched.inexact.items()},
+        "problems": switched.problems,
+    }
+
+
+def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["how"] == "failover":
+        missing, repeats = found["missing"], found["repeats_at_most"]
+        at_least = "unknown, as no agent answers that has seen the source" if missing is None else f"{missing:,}"
+        yield f"may be missing, as they waited in links when they were last seen: {at_least}"
+        yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
+    elif "moved" in found:
+        yield f"moved from the source: {found['moved']:,}; copies taken out: {found['copies_taken_out']:,}"
+        for key, why in found["inexact"].items():
+            yield f"{key} keeps its copies, which may be repeated: {why}"
+        for problem in found["problems"]:
+            yield f"left: {problem}"
+    for binding in found["bindings"]:
+        yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
+    for key, reason in found.get("left", {}).items():
+        yield f"left: {key}: {reason}"
+    if "left" not in found:
+        yield "nothing was changed (--dry-run)"
+    elif found["promoted"]:
+        yield f"promoted since {found['since']}"
+        if not found["agent_has_ended"]:
+            yield "no agent has said that its links have ended: one that runs ends them within 30 s"

@@ -111,6 +111,14 @@ class ConnectionAnswer(TypedDict):
     protocol: NotRequired[Any]
 
 
+class ClientAnswer(TypedDict):
+    """A connection as it is named to people: a client may give its connection a name."""
+
+    user: NotRequired[Any]
+    peer_host: NotRequired[Any]
+    client_properties: NotRequired[Any]
+
+
 class BindingAnswer(TypedDict):
     source: str
     destination: str

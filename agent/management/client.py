@@ -8,6 +8,7 @@ from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
     BindingAnswer,
+    ClientAnswer,
     ConnectionAnswer,
     ConsumerAnswer,
     ExchangeAnswer,
@@ -155,6 +156,11 @@ class ManagementClient(Transport):
         """The connections to the vhost; only its own where the user has not the tag monitoring."""
         path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
         return await self._of_vhost(vhost, path, ConnectionAnswer)
+
+    async def clients(self, vhost: str) -> list[ClientAnswer]:
+        """The same, with who they are."""
+        path = f"vhosts/{encode(vhost)}/connections?{_columns(ClientAnswer)}"
+        return await self._of_vhost(vhost, path, ClientAnswer)
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""

@@ -1,4 +1,4 @@
-"""Objects made over the HTTP API. Deleted are only scratch vhosts, and the operator policies of a standby.
+"""Objects made over the HTTP API, and scratch vhosts, which alone are ever deleted.
 
 Why: docs/decisions/0066-migrate-by-objects.md
 """
@@ -39,12 +39,6 @@ class DeclaringClient(ManagementClient):
     async def set_global_parameter(self, name: str, value: object) -> None:
         body = {"name": name, "value": value}
         await self.write("PUT", f"global-parameters/{encode(name)}", body, needs="the tag policymaker")
-
-    async def set_operator_policy(self, vhost: str, name: str, body: Body) -> None:
-        await self.write("PUT", f"operator-policies/{encode(vhost)}/{encode(name)}", body, needs=_ADMINISTRATOR)
-
-    async def delete_operator_policy(self, vhost: str, name: str) -> None:
-        await self.delete(f"operator-policies/{encode(vhost)}/{encode(name)}", needs=_ADMINISTRATOR)
 
     async def delete_scratch(self, vhost: str) -> None:
         """Delete a vhost with all in it, if its name is that of a scratch vhost."""

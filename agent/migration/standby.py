@@ -1,4 +1,4 @@
-"""Keeps a standby in step with its source: definitions, the time for which messages stay, and what is known of both.
+"""Keeps a standby in step with its source: its definitions, and what is known of the queues on both sides.
 
 Its links are ordinary ones, see `StandbySettings.links`.
 """
@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -18,8 +18,8 @@ from agent.core.migration.difference import MigrationPlan, plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
-from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, keep_policies, without
-from agent.core.standby.settings import HELD_BACK, PROMOTED, STANDBY, StandbySettings
+from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, without
+from agent.core.standby.settings import HELD_BACK, PROMOTED, StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
@@ -34,6 +34,7 @@ BETWEEN: Final = 10.0
 LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
+HOW: Final = "how"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 
 log = structlog.get_logger()
@@ -94,12 +95,10 @@ class _Standby:
         self._known: tuple[Objects, StandbyCopies] | None = None
 
     async def planned(self) -> MigrationPlan:
-        """What an ordinary copy would do but for the bindings that wait, once old messages have their end. Nothing
-        after a promotion."""
-        since = await promoted_since(self._clusters.target)
+        """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
+        since, _ = promoted(await self._clusters.target.global_parameter(PROMOTED))
         if since is not None:
             self._note_promotion(since)
-            await limit(self._clusters.target, self._settings, {})
             return NOTHING_TO_DO
         self._status.promoted_at = None
         source, target = await gather_both(
@@ -115,7 +114,6 @@ class _Standby:
         self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
         self._status.copies = copies
         await self._remember(copies, plan.wanted)
-        await self._limit(copies)
         self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
         self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
         return without(plan, copies.held_back)
@@ -151,15 +149,6 @@ class _Standby:
         if await self._clusters.target.global_parameter(HELD_BACK) != {"bindings": held}:
             await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
 
-    async def _limit(self, copies: StandbyCopies) -> None:
-        """Before anything is copied: a queue that is to have a dead-letter exchange must not have an end by then."""
-        try:
-            await limit(self._clusters.target, self._settings, keep_policies(self._settings, copies.kept))
-        except PermanentError as error:
-            self._status.keep_error = str(error)
-        else:
-            self._status.keep_error = ""
-
     async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         while True:
             try:
@@ -181,24 +170,9 @@ class _Standby:
         self._status.depths_at = self._board.clock()
 
 
-async def promoted_since(standby: ManagementClient) -> str | None:
-    found = await standby.global_parameter(PROMOTED)
-    return None if found is None else str(found.get(SINCE, "")) if isinstance(found, dict) else ""
-
-
-async def limit(
-    standby: DeclaringClient, settings: StandbySettings, wanted: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> None:
-    """Sets the operator policies that let messages expire, and deletes others of the agent."""
-    for vhost in settings.vhosts:
-        there = {
-            each["name"]: {name: each.get(name) for name in ("pattern", "apply-to", "definition", "priority")}
-            for each in await standby.operator_policies_of(vhost)
-            if each["name"].startswith(STANDBY)
-        }
-        here = {name: body for (of, name), body in wanted.items() if of == vhost}
-        for name in there.keys() - here.keys():
-            await standby.delete_operator_policy(vhost, name)
-        for name, body in here.items():
-            if there.get(name) != body:
-                await standby.set_operator_policy(vhost, name, body)
+def promoted(noted: object) -> tuple[str | None, str | None]:
+    """Since when, and how, from what a promotion has noted; None if there was none."""
+    if noted is None:
+        return None, None
+    found = noted if isinstance(noted, dict) else {}
+    return str(found.get(SINCE, "")), str(found.get(HOW, ""))

@@ -36,7 +36,6 @@ class StandbyView(TypedDict):
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
-    notes: list[str]
     queues: list[StandbyQueueView]
 
 
@@ -58,7 +57,6 @@ def standby_view(board: Board) -> StandbyView | None:
         "lag_seconds": links.lag,
         "held_back": [str(key) for key in status.copies.held_back],
         "repeats_at_most": status.repeats_at_most,
-        "notes": [f"messages are kept without end: {status.keep_error}"] if status.keep_error else [],
         "queues": list(_queues(status)),
     }
 

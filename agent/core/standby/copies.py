@@ -1,21 +1,25 @@
-"""What a standby needs beyond an ordinary copy: bindings that wait, an end for old messages, and doubts."""
+"""What a standby needs beyond an ordinary copy: bindings that wait, and what is doubtful of its queues."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.core.migration.difference import MigrationPlan
-from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind, Objects, is_of_federation
+from agent.core.migration.objects import (
+    Body,
+    ClusterObjects,
+    ObjectKey,
+    ObjectKind,
+    Objects,
+    binding_key,
+    is_of_federation,
+)
 from agent.core.migration.policies import policies_in_force, policy_key
-from agent.core.standby.settings import STANDBY, StandbySettings
+from agent.core.standby.settings import StandbySettings
+from agent.core.text.quantities import listed
 
-LONGEST_PATTERN: Final = 1_000
-"""Bytes; 4.3 takes 1,024."""
-ABOVE_OTHERS: Final = 1_000_000
-"""The priority of the policies that limit: of several operator policies one is in force."""
 _DEAD_LETTERS: Final = "dead-letter-exchange"
 _LIMITS: Final = ("max-length", "max-length-bytes")
 _EXPIRE: Final = ("message-ttl", "expires", *_LIMITS)
@@ -31,10 +35,9 @@ class StandbyDoubt:
 
 @dataclass(frozen=True, slots=True)
 class StandbyCopies:
-    """What follows from the source's definitions. `kept` are the queues of which old messages may be dropped."""
+    """What follows from the source's definitions."""
 
     held_back: tuple[ObjectKey, ...] = ()
-    kept: tuple[ObjectKey, ...] = ()
     doubts: tuple[StandbyDoubt, ...] = ()
 
 
@@ -47,14 +50,34 @@ def copies_of(
     in_force = policies_in_force(source.objects, queues, clock)
     limits = {key: _limits(wanted[key], key, in_force, source.objects) for key in queues}
     fed = _fed(settings, source.objects)
-    found = [StandbyDoubt(key, doubt) for key in queues for doubt in _doubts(limits[key], settings, is_fed=key in fed)]
-    kept = tuple(key for key in queues if (known := limits[key]) is not None and _DEAD_LETTERS not in known)
-    return StandbyCopies(held_back, kept, tuple(found))
+    found = [StandbyDoubt(key, doubt) for key in queues for doubt in _doubts(limits[key], is_fed=key in fed)]
+    return StandbyCopies(held_back, tuple(found))
 
 
 def without(plan: MigrationPlan, held_back: Iterable[ObjectKey]) -> MigrationPlan:
     left = frozenset(held_back)
     return replace(plan, actions=tuple(action for action in plan.actions if action.key not in left))
+
+
+def inexact(source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0) -> dict[ObjectKey, str]:
+    """The queues of which a switchover can't take out exactly the copies of what was consumed, and why."""
+    queues = [key for key in wanted if key.kind is ObjectKind.QUEUE]
+    in_force = policies_in_force(source.objects, queues, clock)
+    found = {key: _why_inexact(wanted[key], _limits(wanted[key], key, in_force, source.objects)) for key in queues}
+    return {key: why for key, why in found.items() if why}
+
+
+def _why_inexact(body: Body, limits: Mapping[str, Any] | None) -> str:
+    if limits is None:
+        return "which policy is in force isn't known"
+    if limits.get("queue-type") == "stream":
+        return "it is a stream"
+    if body["auto_delete"]:
+        return "it is deleted automatically"
+    named = [name for name in (*_LIMITS, "max-priority", "expires") if name in limits]
+    if "message-ttl" in limits and _DEAD_LETTERS in limits:
+        named.append("message-ttl with a dead-letter exchange")
+    return f"it has {listed(named, len(named))}" if named else ""
 
 
 def _is_held_back(key: ObjectKey, settings: StandbySettings, objects: Objects) -> bool:
@@ -96,18 +119,15 @@ def _fed(settings: StandbySettings, objects: Objects) -> set[ObjectKey]:
     return found
 
 
-def _doubts(limits: Mapping[str, Any] | None, settings: StandbySettings, *, is_fed: bool) -> Iterator[str]:
+def _doubts(limits: Mapping[str, Any] | None, *, is_fed: bool) -> Iterator[str]:
     if not is_fed:
         yield "no chosen exchange is bound to it: what is published to it by its name can't be copied"
     if limits is None:
-        yield "which policy is in force isn't known, so it may keep messages without end"
+        yield "which policy is in force isn't known: a pattern takes too long, or can't be used"
         return
     has_end = [name for name in _EXPIRE if name in limits]
-    if _DEAD_LETTERS in limits:
-        if settings.keep is not None:
-            yield "it keeps messages without end: it has a dead-letter exchange, to which they would expire"
-        if has_end:
-            yield f"copies that leave it by {', '.join(has_end)} are dead-lettered here, too: they come twice"
+    if _DEAD_LETTERS in limits and has_end:
+        yield f"copies that leave it by {', '.join(has_end)} are dead-lettered here, too: they come twice"
     if "expires" in limits:
         yield "it expires unless it is used, and nobody uses it here: it is deleted with its messages, and made again"
     if any(name in limits for name in _LIMITS):
@@ -118,40 +138,6 @@ def _doubts(limits: Mapping[str, Any] | None, settings: StandbySettings, *, is_f
         yield "consumers of a stream keep their offsets at the source: they mean nothing here"
 
 
-def keep_policies(settings: StandbySettings, kept: Iterable[ObjectKey]) -> dict[tuple[str, str], Body]:
-    """Operator policies that let messages expire, by vhost and name: they go with any other policy. They name each
-    queue, so that no other is concerned."""
-    if settings.keep is None:
-        return {}
-    by_vhost: dict[str, list[str]] = {}
-    for key in kept:
-        by_vhost.setdefault(key.vhost, []).append(re.escape(key.name))
-    found: dict[tuple[str, str], Body] = {}
-    for vhost, names in by_vhost.items():
-        for number, pattern in enumerate(_patterns(sorted(names))):
-            found[vhost, f"{STANDBY} {number + 1}" if number else STANDBY] = {
-                "pattern": pattern,
-                "apply-to": "queues",
-                "definition": {"message-ttl": round(settings.keep * 1000)},
-                "priority": ABOVE_OTHERS,
-            }
-    return found
-
-
-def _patterns(names: Iterable[str]) -> Iterator[str]:
-    together: list[str] = []
-    size = 0
-    for name in names:
-        more = len(name.encode(errors="surrogateescape")) + 1
-        if together and size + more > LONGEST_PATTERN:
-            yield f"^(?:{'|'.join(together)})\\z"
-            together, size = [], 0
-        together.append(name)
-        size += more
-    if together:
-        yield f"^(?:{'|'.join(together)})\\z"
-
-
 def bindings_as_json(held_back: Iterable[ObjectKey], wanted: Objects) -> list[dict[str, Any]]:
     """What is remembered of bindings that are held back."""
     return [
@@ -159,3 +145,17 @@ def bindings_as_json(held_back: Iterable[ObjectKey], wanted: Objects) -> list[di
         | dict(wanted[key])
         for key in held_back
     ]
+
+
+def bindings_from_json(value: object) -> dict[ObjectKey, Body]:
+    """What `bindings_as_json` wrote; anything else is left out."""
+    entries = value.get("bindings") if isinstance(value, dict) else None
+    found: dict[ObjectKey, Body] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        texts = ("vhost", "source", "destination", "destination_type", "routing_key")
+        if isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in texts):
+            arguments = entry.get("arguments")
+            table = arguments if isinstance(arguments, dict) else {}
+            body = {"routing_key": entry["routing_key"], "arguments": table}
+            found[binding_key(entry["vhost"], entry, table)] = body
+    return found

@@ -39,7 +39,6 @@ class StandbyStatus:
     followed_at: float | None = None
     follow_error: str = ""
     left: Mapping[ObjectKey, str] = field(default_factory=dict)
-    keep_error: str = ""
     copies: StandbyCopies = field(default_factory=StandbyCopies)
     depths: Depths = field(default_factory=dict)
     depths_at: float | None = None
