@@ -107,13 +107,12 @@ class _Promoting:
         seen = await self._seen()
         found = _as_json(promotion, seen, how)
         if promotion.since is not None and promotion.how != how and not failover:
-            raise PermanentError(
-                f"the standby was promoted at {promotion.since} by {promotion.how}, which can't be undone"
-            )
+            raise PermanentError(f"the standby is promoted since {promotion.since}, and clients may use it")
         switched = None
         if failover:
             if not is_dry:
-                await end_standby(self._clusters.target, promotion, how, self._has_ended)
+                asks = None if seen is None else self._has_ended
+                await end_standby(self._clusters.target, promotion, how, asks)
         else:
             switched = await self._switch_over(promotion, seen, is_dry=is_dry)
             found |= _switched_as_json(switched)

@@ -58,16 +58,16 @@ async def look_at_promotion(standby: ManagementClient, settings: StandbySettings
 
 
 async def end_standby(
-    standby: DeclaringClient, promotion: Promotion, how: str, has_ended: Callable[[], Awaitable[bool]]
+    standby: DeclaringClient, promotion: Promotion, how: str, has_ended: Callable[[], Awaitable[bool]] | None
 ) -> None:
-    """`has_ended` asks the agent whether its links have ended. Raises BrokerError."""
+    """`has_ended` asks the agent whether its links have ended, None where none answers. Raises BrokerError."""
     if promotion.since is None:
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         await standby.set_global_parameter(PROMOTED, {SINCE: since, HOW: how})
         promotion.since, promotion.how = since, how
     loop = asyncio.get_running_loop()
     ends = loop.time() + ENDS_WITHIN
-    while not promotion.has_agent_ended and loop.time() < ends:
+    while has_ended is not None and not promotion.has_agent_ended and loop.time() < ends:
         promotion.has_agent_ended = await has_ended()
         await asyncio.sleep(0 if promotion.has_agent_ended else BETWEEN)
 
