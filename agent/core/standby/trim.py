@@ -99,8 +99,8 @@ class StandbyTrim:
 
     def expired(self, now: float) -> int:
         """At least so many at the copy's head entered it more than `keep` ago, by the figures of the last look, and
-        before anything is acknowledged after it. It is for queues without a message TTL. What is taken so is held first,
-        as above, and counts as `taken`."""
+        before anything is acknowledged after it. It is for queues without a message TTL. What is taken so is held
+        first, as above, and counts as `taken`."""
         return self._copy.first_ones(self._copy.entered_before(now - self._rule.keep)) if self._copy.is_counted else 0
 
     def _doubt(self, now: float, gone: float | None) -> TrimDoubt | None:
