@@ -67,6 +67,7 @@ _SECTIONS: tuple[tuple[str, type[StrictModel]], ...] = (
     ("`downstream`", clusters.DownstreamModel),
     ("`definitions`", settings.SourcesModel),
     ("`standby`", standby.StandbyModel),
+    ("`standby.trim`", standby.TrimModel),
     ("`standby.vhosts.NAME`", standby.StandbyVhostModel),
     ("`upstreams.NAME`", clusters.UpstreamModel),
     ("`downstream.ssl-options`, `upstreams.NAME.ssl-options`", clusters.SslOptionsModel),

@@ -20,6 +20,7 @@ from agent.management.answers import (
     PolicyAnswer,
     QueueAnswer,
     QueueCountsAnswer,
+    QueueFiguresAnswer,
     ShapeError,
     ShovelAnswer,
     TopicPermissionAnswer,
@@ -36,6 +37,9 @@ _ADMINISTRATOR = "the tag administrator"
 _MONITORING = "the tag monitoring or administrator"
 _QUEUE_COUNT_COLUMNS = "name,messages," + ",".join(
     f"message_stats.{name}" for name in ("publish", "ack", "deliver_no_ack", "get_no_ack")
+)
+_QUEUE_FIGURE_COLUMNS = "name,state,node,leader,messages,messages_unacknowledged,consumers," + ",".join(
+    f"message_stats.{name}" for name in ("publish", "deliver_get", "redeliver", "ack", "deliver_no_ack", "get_no_ack")
 )
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
@@ -132,6 +136,11 @@ class ManagementClient(Transport):
         """The counts of all queues of the vhost; see `overview` for whether the broker counts at all."""
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
         return await self._of_vhost(vhost, path, QueueCountsAnswer)
+
+    async def queue_figures(self, vhost: str) -> list[QueueFiguresAnswer]:
+        return await self._of_vhost(
+            vhost, f"queues/{encode(vhost)}?columns={_QUEUE_FIGURE_COLUMNS}", QueueFiguresAnswer
+        )
 
     async def queue_depths(self, vhost: str) -> dict[str, int | None]:
         """The messages of each queue, ready and unacknowledged; None where the broker doesn't show it. Seconds old."""

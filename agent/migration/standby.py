@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import MigrationPlan, plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
 from agent.core.migration.releases import ObjectionKind
@@ -26,7 +27,9 @@ from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentE
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
 from agent.migration.copying import CopyRound, Follower
+from agent.migration.figures import ClusterFigures
 from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.trimming import Trimming, rule_of
 from agent.status.board import Board
 from agent.tasks import gather_both, run_until_first
 
@@ -65,7 +68,7 @@ async def _keep(
     configuration: Configuration, settings: StandbySettings, board: Board, sleep: Callable[[float], Awaitable[None]]
 ) -> None:
     async with open_standby(configuration, settings) as clusters:
-        standby = _Standby(clusters, settings, board)
+        standby = _Standby(clusters, settings, board, configuration.settings.downstream.uris)
         follower = Follower(
             clusters, settings.vhosts, standby.report, sleep, chance=random.random, planned=standby.planned
         )
@@ -84,8 +87,14 @@ async def open_standby(configuration: Configuration, settings: StandbySettings) 
 
 
 class _Standby:
-    def __init__(self, clusters: ClusterPair, settings: StandbySettings, board: Board) -> None:
+    def __init__(
+        self, clusters: ClusterPair, settings: StandbySettings, board: Board, uris: tuple[AmqpUri, ...]
+    ) -> None:
         self._clusters = clusters
+        self._there, self._here = ClusterFigures(clusters.source), ClusterFigures(clusters.target)
+        self._trimming = Trimming(uris, settings, asyncio.get_running_loop().time, rule_of(settings))
+        self._taking = asyncio.Lock()
+        self._is_over = False
         self._settings = settings
         self._board = board
         self._status = StandbyStatus(settings)
@@ -98,9 +107,9 @@ class _Standby:
         """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
         since, _ = promoted(await self._clusters.target.global_parameter(PROMOTED))
         if since is not None:
-            self._note_promotion(since)
+            await self._note_promotion(since)
             return NOTHING_TO_DO
-        self._status.promoted_at = None
+        self._status.promoted_at, self._is_over = None, False
         source, target = await gather_both(
             read_cluster(self._clusters.source, self._settings.vhosts, is_source=True),
             read_cluster(self._clusters.target, self._settings.vhosts, is_source=False),
@@ -132,9 +141,13 @@ class _Standby:
         status.follow_error, status.followed_at = "", self._board.clock()
         status.left = {**self._unlike, **found.account.left}
 
-    def _note_promotion(self, since: str) -> None:
+    async def _note_promotion(self, since: str) -> None:
+        """Shown only once nothing is held any more: a switchover counts what is ready."""
         if self._status.promoted_at is None:
             log.warning("the standby is promoted: it doesn't follow its source any more", since=since)
+        self._is_over = True
+        async with self._taking:
+            await self._trimming.close()
         self._status.promoted_at = since
 
     def _copies(self, source: ClusterObjects, wanted: Objects) -> StandbyCopies:
@@ -150,24 +163,32 @@ class _Standby:
             await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
 
     async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await self._look_at_queues()
-            except BrokerError as error:
-                self._status.depths_error = str(error)
-            await sleep(BETWEEN)
+        try:
+            while True:
+                try:
+                    await self._look_at_queues()
+                except BrokerError as error:
+                    self._status.depths_error = str(error)
+                await sleep(BETWEEN)
+        finally:
+            await self._trimming.close()
 
     async def _look_at_queues(self) -> None:
-        found: dict[ObjectKey, tuple[int | None, int | None]] = {}
-        for vhost in sorted({key.vhost for key in self._queues}):
-            there, here = await gather_both(
-                self._clusters.source.queue_depths(vhost), self._clusters.target.queue_depths(vhost)
-            )
-            for key in self._queues:
-                if key.vhost == vhost:
-                    found[key] = there.get(key.name), here.get(key.name)
-        self._status.depths, self._status.depths_error = found, ""
-        self._status.depths_at = self._board.clock()
+        vhosts = sorted({key.vhost for key in self._queues})
+        there, here = await gather_both(self._there.look(vhosts), self._here.look(vhosts))
+        found = {
+            key: (there.get((key.vhost, key.name)), here.get((key.vhost, key.name)))
+            for key in sorted(self._queues, key=str)
+        }
+        status = self._status
+        status.depths = {
+            key: (None if source is None else source.messages, None if copy is None else copy.messages)
+            for key, (source, copy) in found.items()
+        }
+        status.depths_error, status.depths_at = "", self._board.clock()
+        async with self._taking:
+            if status.promoted_at is None and not self._is_over:
+                status.trim_doubts = await self._trimming.look(found, status.copies.never_trimmed)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from agent.amqp.connect import connect_any
 from agent.amqp.data.rewriting import Destination
-from agent.amqp.queue_browser import browse
+from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
@@ -38,8 +38,8 @@ QUIET_FOR: Final = 15.0
 DRAINED_WITHIN: Final = 600.0
 BETWEEN: Final = 2.0
 AT_A_TIME: Final = 8
-TOGETHER: Final = 1_000
-"""Messages that are taken at a time; their bodies aren't kept."""
+TOGETHER: Final = 5_000
+"""Messages of a queue that are taken at a time."""
 MOST_NAMED: Final = 5
 _SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
 _OURS: Final = "federation-agent"
@@ -232,15 +232,12 @@ class SwitchingOver:
             opened.push_async_callback(connection.close)
             fruitless = 0
             while (more := await self._ready(queue) - kept) > 0:
-                taken = 0
-                async with browse(
-                    connection, queue.key.name, wants=lambda _: False, most=min(more, TOGETHER)
-                ) as browser:
-                    async for message in browser:
-                        browser.acknowledge(message.tag)
-                        taken += 1
-                    await self._sleep(SETTLING)
-                fruitless = 0 if taken else fruitless + 1
+                head = QueueHead(connection, queue.key.name)
+                await head.hold(min(more, TOGETHER))
+                fruitless = 0 if head.held else fruitless + 1
+                head.acknowledge(head.held)
+                await self._sleep(SETTLING)
+                await head.close()
                 if fruitless == MOST_FRUITLESS:
                     queue.problem = f"{more:,} of its copies can't be taken: does it have a consumer?"
                     return

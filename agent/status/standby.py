@@ -84,5 +84,7 @@ def _queues(status: StandbyStatus) -> Iterator[StandbyQueueView]:
     doubts: dict[object, list[str]] = {}
     for each in status.copies.doubts:
         doubts.setdefault(each.queue, []).append(each.doubt)
+    for key, doubt in status.trim_doubts.items():
+        doubts.setdefault(key, []).append(doubt)
     for key, (source, here) in sorted(status.depths.items(), key=lambda item: str(item[0])):
         yield {"vhost": key.vhost, "queue": key.name, "source": source, "here": here, "doubts": doubts.get(key, [])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agent.core.migration.difference import MigrationPlan
@@ -15,11 +15,13 @@ from agent.core.migration.objects import (
     Objects,
     binding_key,
     is_of_federation,
+    type_of,
 )
 from agent.core.migration.policies import policies_in_force, policy_key
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import listed
 
+STREAM: Final = "stream"
 _DEAD_LETTERS: Final = "dead-letter-exchange"
 _LIMITS: Final = ("max-length", "max-length-bytes")
 _EXPIRE: Final = ("message-ttl", "expires", *_LIMITS)
@@ -38,6 +40,7 @@ class StandbyCopies:
     """What follows from the source's definitions."""
 
     held_back: tuple[ObjectKey, ...] = ()
+    never_trimmed: Mapping[ObjectKey, str] = field(default_factory=dict)
     doubts: tuple[StandbyDoubt, ...] = ()
 
 
@@ -51,7 +54,8 @@ def copies_of(
     limits = {key: _limits(wanted[key], key, in_force, source.objects) for key in queues}
     fed = _fed(settings, source.objects)
     found = [StandbyDoubt(key, doubt) for key in queues for doubt in _doubts(limits[key], is_fed=key in fed)]
-    return StandbyCopies(held_back, tuple(found))
+    never = {key: why for key in queues if (why := _why_not_trimmed(wanted[key], limits[key] or {}))}
+    return StandbyCopies(held_back, never, tuple(found))
 
 
 def without(plan: MigrationPlan, held_back: Iterable[ObjectKey]) -> MigrationPlan:
@@ -67,14 +71,21 @@ def inexact(source: ClusterObjects, wanted: Objects, clock: Callable[[], float] 
     return {key: why for key, why in found.items() if why}
 
 
+def _why_not_trimmed(body: Body, limits: Mapping[str, Any]) -> str:
+    """Why nothing can be taken from its head, or not what is oldest."""
+    if type_of(body) == STREAM:
+        return "it is a stream"
+    if body["auto_delete"]:
+        return "it is deleted automatically with its last consumer"
+    return "it has priorities" if "max-priority" in limits else ""
+
+
 def _why_inexact(body: Body, limits: Mapping[str, Any] | None) -> str:
     if limits is None:
         return "which policy is in force isn't known"
-    if limits.get("queue-type") == "stream":
-        return "it is a stream"
-    if body["auto_delete"]:
-        return "it is deleted automatically"
-    named = [name for name in (*_LIMITS, "max-priority", "expires") if name in limits]
+    if why := _why_not_trimmed(body, limits):
+        return why
+    named = [name for name in (*_LIMITS, "expires") if name in limits]
     if "message-ttl" in limits and _DEAD_LETTERS in limits:
         named.append("message-ttl with a dead-letter exchange")
     return f"it has {listed(named, len(named))}" if named else ""
@@ -134,7 +145,7 @@ def _doubts(limits: Mapping[str, Any] | None, *, is_fed: bool) -> Iterator[str]:
         is_refusing = str(limits.get("overflow", "")).startswith("reject-publish")
         what = "its link waits once it is full" if is_refusing else "it drops its oldest, which may be unconsumed"
         yield f"it has a maximum length and holds what is consumed, too: {what}"
-    if limits.get("queue-type") == "stream":
+    if limits.get("queue-type") == STREAM:
         yield "consumers of a stream keep their offsets at the source: they mean nothing here"
 
 

@@ -43,11 +43,15 @@ _FIXED_KEYS: Final = frozenset({"max_hops", "exchange", "forward_unrouted"})
 
 @dataclass(frozen=True, slots=True)
 class StandbySettings:
-    """`of` is the upstream of the source, `keep` the seconds for which messages stay, without end if None."""
+    """`of` is the upstream of the source, `keep` the seconds for which messages stay, without end if None. What the
+    source consumed `trim_after` seconds ago goes earlier, unless that is None. `consumer_timeout`: the seconds after
+    which the source's brokers take back what isn't acknowledged, None if that isn't known."""
 
     of: str
     vhosts: Mapping[str, VhostSelection]
     keep: float | None
+    trim_after: float | None
+    consumer_timeout: float | None
     place: Place
 
     def upstream(self, vhost: str, definitions: Definitions) -> Upstream | None:

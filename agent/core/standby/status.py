@@ -41,6 +41,7 @@ class StandbyStatus:
     left: Mapping[ObjectKey, str] = field(default_factory=dict)
     copies: StandbyCopies = field(default_factory=StandbyCopies)
     depths: Depths = field(default_factory=dict)
+    trim_doubts: Mapping[ObjectKey, str] = field(default_factory=dict)
     depths_at: float | None = None
     depths_error: str = ""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from agent.core.migration.objects import ObjectKind
 from agent.core.migration.selection import ObjectChoice, VhostSelection
@@ -13,7 +13,7 @@ from agent.core.standby.settings import StandbySettings
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.validation import StrictModel
-from agent.definitions.models.values import MAY_BE_EMPTY, Name, Regexes, refuse
+from agent.definitions.models.values import MAY_BE_EMPTY, AlsoWritten, Name, Regexes, key
 
 
 class StandbyVhostModel(StrictModel):
@@ -42,11 +42,29 @@ class StandbyVhostModel(StrictModel):
         )
 
 
-def _off(value: object) -> object:
+class TrimModel(StrictModel):
+    """What is taken out of copies before the time of `keep` is over."""
+
+    noun = "standby.trim"
+
+    after: values.SecondsOrNever = Field(
+        default=1800.0,
+        description="Seconds, or a time such as `30m`, since the source consumed a message, after which its copy goes; "
+        "`never` for none. 30 minutes by default.",
+    )
+    consumer_timeout: values.SecondsOrNever = key(
+        "The `consumer_timeout` that the source's brokers have for all of these queues: with it, queues are trimmed, "
+        "too, that are never seen empty, as their consumers always hold some messages. Unknown by default, which trims "
+        "none of those."
+    )
+
+
+def _never(value: object) -> object:
     """YAML reads off as false."""
-    if value == "off" or value is False:
-        return "off"
-    raise refuse("only 'off' can be had: what the source has consumed stays for the time of 'keep'")
+    return {"after": "never"} if value == "off" or value is False else value
+
+
+_OR_OFF: Final = AlsoWritten(_never, {"enum": ["off", False]})
 
 
 class StandbyModel(StrictModel):
@@ -66,10 +84,12 @@ class StandbyModel(StrictModel):
         description="Seconds, or a time such as `1h`, for which messages stay, whether or not the source has consumed "
         "them; `never` drops none. An hour by default.",
     )
-    trim: Annotated[Literal["off"], BeforeValidator(_off), WithJsonSchema({"enum": ["off", False]})] = Field(
-        default="off", description="`off`: what the source has consumed stays for the time of `keep`."
+    trim: Annotated[TrimModel, _OR_OFF] = Field(
+        default_factory=TrimModel,
+        description="`off`, or what goes earlier than by `keep`: by default what the source consumed 30 minutes ago.",
     )
 
     def to_core(self, spot: Spot) -> StandbySettings:
         vhosts = {name: each.to_core(spot.at("vhosts", name)) for name, each in self.vhosts.items()}
-        return StandbySettings(self.of, vhosts, self.keep, spot.place)
+        trim = self.trim
+        return StandbySettings(self.of, vhosts, self.keep, trim.after, trim.consumer_timeout, spot.place)

@@ -1,0 +1,153 @@
+"""Takes out of a standby's copies what may go: what the source has consumed long enough ago, and what is older than
+`keep`.
+
+Messages are held first, and acknowledged once a look shows that they are the ones that may go (`StandbyTrim`). An
+acknowledgement dead-letters nothing, and what was held when the agent ends goes back to its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+
+from agent.amqp.connect import Connection, connect_any
+from agent.amqp.queue_head import QueueHead
+from agent.core.addresses.uri import AmqpUri
+from agent.core.migration.objects import ObjectKey
+from agent.core.rules.names import AGENT_PREFIX
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.trim import StandbyTrim, TrimRule
+from agent.errors import BrokerError
+from agent.links.ends import DOWNSTREAM
+from agent.migration.figures import QueueFigures
+
+NAME: Final = f"{AGENT_PREFIX}trimming"
+MOST_OF_ONE: Final = 20_000
+MOST_HELD: Final = 200_000
+"""Messages of one queue, and of all, that are held at a time."""
+CONSUMED_HERE: Final = "nothing is taken out of it: it has consumers here, where clients connect after a promotion"
+Figures: TypeAlias = Mapping[ObjectKey, tuple[QueueFigures | None, QueueFigures | None]]
+"""Of the source, and of the copy."""
+
+log = structlog.get_logger()
+
+
+def rule_of(settings: StandbySettings) -> TrimRule:
+    """What isn't set is looked for, too, and not used."""
+    after, keep = settings.trim_after or 0.0, settings.keep or 0.0
+    return TrimRule(after=after, keep=keep, timeout=settings.consumer_timeout)
+
+
+@dataclass(slots=True)
+class _Copy:
+    trim: StandbyTrim
+    taken: int = 0
+    head: QueueHead | None = None
+    held_at: float = 0.0
+
+    @property
+    def held(self) -> int:
+        return 0 if self.head is None else self.head.held
+
+
+@dataclass(slots=True)
+class Trimming:
+    """`clock` is the loop's."""
+
+    uris: tuple[AmqpUri, ...]
+    settings: StandbySettings
+    clock: Callable[[], float]
+    rule: TrimRule
+    _copies: dict[ObjectKey, _Copy] = field(default_factory=dict)
+    _connections: dict[str, Connection] = field(default_factory=dict)
+
+    async def look(self, figures: Figures, never: Mapping[ObjectKey, str]) -> dict[ObjectKey, str]:
+        """Acknowledge what may go of what is held, and hold more. Returns what is in doubt of each queue; nothing is
+        taken of those that are `never` trimmed. A broker that refuses one queue is a doubt of that queue."""
+        await self._forget(self._copies.keys() - figures.keys())
+        doubts: dict[ObjectKey, str] = {}
+        for key, (source, copy) in figures.items():
+            if key in never:
+                doubts[key] = f"nothing is taken out of it: {never[key]}"
+                continue
+            try:
+                doubt = await self._look(key, source, copy)
+            except BrokerError as error:
+                await self._release(self._copies[key])
+                doubt = str(error)
+            if doubt:
+                doubts[key] = doubt
+        return doubts
+
+    async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None) -> str:
+        now = self.clock()
+        if key not in self._copies:
+            self._copies[key] = _Copy(StandbyTrim(self.rule, now))
+        known = self._copies[key]
+        allowed = known.trim.look(
+            now,
+            None if source is None else source.of_source,
+            None if copy is None else copy.of_copy,
+            taken=known.taken,
+            held=-1 if source is None or source.unacknowledged is None else source.unacknowledged,
+        )
+        trimmed = 0 if self.settings.trim_after is None else allowed.messages
+        expired = 0 if self.settings.keep is None else known.trim.expired(now)
+        most = max(trimmed, expired)
+        head = known.head
+        if head is not None and known.held and allowed.known_at >= known.held_at:
+            if not await head.is_alone():
+                await self._release(known)
+                return CONSUMED_HERE
+            number = min(most, known.held)
+            head.acknowledge(number)
+            known.taken += number
+            most -= number
+            if number:
+                log.info("copies taken out", vhost=key.vhost, queue=key.name, messages=number)
+        elif head is not None and not known.held:
+            await self._release(known)
+        if known.head is None and most > 0 and not await self._hold(key, known, most):
+            return CONSUMED_HERE
+        return "" if self.settings.trim_after is None else (allowed.doubt or "")
+
+    async def _hold(self, key: ObjectKey, known: _Copy, most: int) -> bool:
+        """Returns False where somebody else consumes from the queue."""
+        room = MOST_HELD - sum(each.held for each in self._copies.values())
+        if (count := min(most, MOST_OF_ONE, room)) <= 0:
+            return True
+        known.head = QueueHead(await self._connection(key.vhost), key.name)
+        if not await known.head.is_alone():
+            return False
+        await known.head.hold(count)
+        known.held_at = self.clock()
+        return True
+
+    async def _connection(self, vhost: str) -> Connection:
+        known = self._connections.get(vhost)
+        if known is None or known.is_closed:
+            uris = [uri.in_vhost(vhost) for uri in self.uris]
+            known = self._connections[vhost] = await connect_any(uris, where=DOWNSTREAM, name=NAME)
+        return known
+
+    async def _forget(self, gone: Iterable[ObjectKey]) -> None:
+        for key in tuple(gone):
+            await self._release(self._copies.pop(key))
+
+    async def _release(self, known: _Copy) -> None:
+        """What is held goes back to its place."""
+        head, known.head = known.head, None
+        if head is not None:
+            with suppress(BrokerError):
+                await head.close()
+
+    async def close(self) -> None:
+        """What is held goes back to its place."""
+        self._copies.clear()
+        for connection in self._connections.values():
+            await connection.close()
+        self._connections.clear()

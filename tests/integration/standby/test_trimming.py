@@ -1,0 +1,78 @@
+"""What is taken out of a copy, by the rule with short times: brokers of tests count each second."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from agent.core.addresses import http_url
+from agent.core.addresses.uri import parse
+from agent.core.migration.objects import queue_key
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.trim import TrimRule
+from agent.errors import Place, TransientError
+from agent.management.client import ManagementClient
+from agent.migration.figures import ClusterFigures
+from agent.migration.trimming import Trimming
+from tests.integration.federation.conftest import here, site_on, there
+from tests.integration.federation.sites import Site
+from tests.lab.node import Node
+
+__all__ = ["here", "site_on", "there"]
+LATE = 4.0
+
+
+def settings(*, after: float | None, keep: float | None) -> StandbySettings:
+    return StandbySettings("origin", {}, keep, after, None, Place("test"))
+
+
+class Trimmed:
+    """One source and one copy, without links: what comes is published on both sides."""
+
+    def __init__(self, there: Site, here: Site, wanted: StandbySettings, trimming: Trimming) -> None:
+        self.there, self.here = there, here
+        self.trimming = trimming
+        self.key = queue_key(here.vhost, "q")
+        self.doubts: dict[str, str] = {}
+
+    async def look(self, seconds: float) -> None:
+        async with _client(self.there.node) as source, _client(self.here.node) as standby:
+            sides = ClusterFigures(source), ClusterFigures(standby)
+            ends = asyncio.get_running_loop().time() + seconds
+            while asyncio.get_running_loop().time() < ends:
+                await asyncio.sleep(1)
+                with suppress(TransientError):  # one that has just started has no figures of its nodes
+                    of_source = (await sides[0].look([self.there.vhost])).get((self.there.vhost, "q"))
+                    of_copy = (await sides[1].look([self.here.vhost])).get((self.here.vhost, "q"))
+                    found = await self.trimming.look({self.key: (of_source, of_copy)}, {})
+                    self.doubts = {key.name: doubt for key, doubt in found.items()}
+
+
+def _client(node: Node) -> ManagementClient:
+    return ManagementClient([http_url.parse(node.management_uri())])
+
+
+def made(there: Site, here: Site, *, after: float | None, keep: float | None) -> Trimmed:
+    for site in (there, here):
+        site.exchange().queue("k")
+    wanted = settings(after=after, keep=keep)
+    rule = TrimRule(after=after or 0.0, keep=keep or 0.0, late=LATE, timeout=None)
+    loop = asyncio.get_running_loop()
+    return Trimmed(there, here, wanted, Trimming((parse(here.node.uri()),), wanted, loop.time, rule))
+
+
+def test_copies_of_what_was_consumed_go_and_others_stay(here: Site, there: Site) -> None:
+    async def work() -> None:
+        trimmed = made(there, here, after=1, keep=None)
+        await trimmed.look(20)
+        for site in (there, here):
+            site.publish(map(str, range(5)))
+        there.take(5)
+        await trimmed.look(50)
+        for site in (there, here):
+            site.publish(map(str, range(5, 8)))
+        await trimmed.look(10)
+        await trimmed.trimming.close()
+        assert here.take(3) == ["5", "6", "7"]
+
+    asyncio.run(work())
