@@ -90,6 +90,22 @@ def promote(file: Path, remote: Remote, *, failover: bool, is_dry: bool, form: s
     return OK if is_complete else LEFT
 
 
+def reverse(file: Path, to: Path) -> int:
+    from agent.definitions.sources.load import load_configuration
+    from agent.definitions.sources.reversed_standby import reversed_standby
+
+    configuration = load_configuration(str(file), environment=os.environ)
+    text = reversed_standby(configuration)
+    try:
+        descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # it may hold passwords
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise UsageError(f"--write {str(to)!r}: {error.strerror}") from error
+    output.say(f"written to {to}, for an agent beside the former source: see docs/standby.md before it runs")
+    return OK
+
+
 class _Promoting:
     def __init__(
         self, configuration: Configuration, settings: StandbySettings, clusters: ClusterPair, remote: Remote

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,3 +67,15 @@ def promote(
     if failover is switchover:
         raise UsageError("give one of --failover and --switchover")
     return standby.promote(config, reach(url, token_file, config), failover=failover, is_dry=dry_run, form=format_)
+
+
+@app.command(epilog=examples("standby reverse -c agent.yml --write reversed.yml"))
+def reverse(
+    config: ConfigOption,
+    *,
+    write: Annotated[Path, typer.Option("--write", metavar="OUT", help="The file to write, which must not exist yet.")],
+) -> int:
+    """Write the configuration that makes the former source the standby of this cluster. Changes nothing else."""
+    from agent.cli import standby
+
+    return standby.reverse(config, write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.tiers import thorough
 
 
 def _is_bound(standby: StandbyScene) -> bool:
@@ -10,6 +11,7 @@ def _is_bound(standby: StandbyScene) -> bool:
     return any(each["destination_type"] == "exchange" and each["destination"] == "audit" for each in found)
 
 
+@thorough
 def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
@@ -34,6 +36,7 @@ def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScen
     assert again["since"] == done["since"]
 
 
+@thorough
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()

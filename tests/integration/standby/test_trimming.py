@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import aio_pika
+
 from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
 from agent.core.migration.objects import queue_key
@@ -13,13 +15,14 @@ from agent.core.standby.trim import TrimRule
 from agent.errors import Place, TransientError
 from agent.management.client import ManagementClient
 from agent.migration.figures import ClusterFigures
-from agent.migration.trimming import Trimming
+from agent.migration.trimming import CONSUMED_HERE, Trimming
 from tests.integration.federation.conftest import here, site_on, there
 from tests.integration.federation.sites import Site
 from tests.lab.node import Node
+from tests.tiers import thorough
 
 __all__ = ["here", "site_on", "there"]
-LATE = 4.0
+LATE = 3.0
 
 
 def settings(*, after: float | None, keep: float | None) -> StandbySettings:
@@ -29,7 +32,7 @@ def settings(*, after: float | None, keep: float | None) -> StandbySettings:
 class Trimmed:
     """One source and one copy, without links: what comes is published on both sides."""
 
-    def __init__(self, there: Site, here: Site, wanted: StandbySettings, trimming: Trimming) -> None:
+    def __init__(self, there: Site, here: Site, trimming: Trimming) -> None:
         self.there, self.here = there, here
         self.trimming = trimming
         self.key = queue_key(here.vhost, "q")
@@ -58,9 +61,10 @@ def made(there: Site, here: Site, *, after: float | None, keep: float | None) ->
     wanted = settings(after=after, keep=keep)
     rule = TrimRule(after=after or 0.0, keep=keep or 0.0, late=LATE, timeout=None)
     loop = asyncio.get_running_loop()
-    return Trimmed(there, here, wanted, Trimming((parse(here.node.uri()),), wanted, loop.time, rule))
+    return Trimmed(there, here, Trimming((parse(here.node.uri()),), wanted, loop.time, rule))
 
 
+@thorough
 def test_copies_of_what_was_consumed_go_and_others_stay(here: Site, there: Site) -> None:
     async def work() -> None:
         trimmed = made(there, here, after=1, keep=None)
@@ -74,5 +78,23 @@ def test_copies_of_what_was_consumed_go_and_others_stay(here: Site, there: Site)
         await trimmed.look(10)
         await trimmed.trimming.close()
         assert here.take(3) == ["5", "6", "7"]
+
+    asyncio.run(work())
+
+
+@thorough
+def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Site, there: Site) -> None:
+    async def work() -> None:
+        trimmed = made(there, here, after=None, keep=2)
+        await trimmed.look(15)
+        here.publish(map(str, range(5)))
+        await trimmed.look(30)
+        here.publish(["5"])
+        async with await aio_pika.connect(here.uri) as connection:
+            channel = await connection.channel()
+            await (await channel.get_queue("q")).consume(lambda _: None)
+            await trimmed.look(20)
+            assert trimmed.doubts == {"q": CONSUMED_HERE}
+        assert here.take(1) == ["5"]
 
     asyncio.run(work())
