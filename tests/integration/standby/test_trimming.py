@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import aio_pika
+from aio_pika.abc import AbstractIncomingMessage
 
 from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
@@ -82,6 +83,10 @@ def test_copies_of_what_was_consumed_go_and_others_stay(here: Site, there: Site)
     asyncio.run(work())
 
 
+async def _hold(_: AbstractIncomingMessage) -> None:
+    """Neither acknowledges nor returns it."""
+
+
 @thorough
 def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Site, there: Site) -> None:
     async def work() -> None:
@@ -92,7 +97,7 @@ def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Sit
         here.publish(["5"])
         async with await aio_pika.connect(here.uri) as connection:
             channel = await connection.channel()
-            await (await channel.get_queue("q")).consume(lambda _: None)
+            await (await channel.get_queue("q")).consume(_hold)
             await trimmed.look(20)
             assert trimmed.doubts == {"q": CONSUMED_HERE}
         assert here.take(1) == ["5"]
