@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.standby.scene import VHOST, StandbyScene
-from tests.tiers import thorough
 
 
 def _is_bound(standby: StandbyScene) -> bool:
@@ -11,7 +12,7 @@ def _is_bound(standby: StandbyScene) -> bool:
     return any(each["destination_type"] == "exchange" and each["destination"] == "audit" for each in found)
 
 
-@thorough
+@pytest.mark.thorough
 def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
@@ -36,7 +37,7 @@ def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScen
     assert again["since"] == done["since"]
 
 
-@thorough
+@pytest.mark.thorough
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()

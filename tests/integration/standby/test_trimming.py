@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import aio_pika
+import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
 from agent.core.addresses import http_url
@@ -20,7 +21,6 @@ from agent.migration.trimming import CONSUMED_HERE, Trimming
 from tests.integration.federation.conftest import here, site_on, there
 from tests.integration.federation.sites import Site
 from tests.lab.node import Node
-from tests.tiers import thorough
 
 __all__ = ["here", "site_on", "there"]
 LATE = 3.0
@@ -65,7 +65,7 @@ def made(there: Site, here: Site, *, after: float | None, keep: float | None) ->
     return Trimmed(there, here, Trimming((parse(here.node.uri()),), wanted, loop.time, rule))
 
 
-@thorough
+@pytest.mark.thorough
 def test_copies_of_what_was_consumed_go_and_others_stay(here: Site, there: Site) -> None:
     async def work() -> None:
         trimmed = made(there, here, after=1, keep=None)
@@ -87,7 +87,7 @@ async def _hold(_: AbstractIncomingMessage) -> None:
     """Neither acknowledges nor returns it."""
 
 
-@thorough
+@pytest.mark.thorough
 def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Site, there: Site) -> None:
     async def work() -> None:
         trimmed = made(there, here, after=None, keep=2)
