@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
+from agent.core.rules.names import AGENT_PREFIX, QUEUE_PREFIX
 from agent.core.standby.copies import bindings_from_json
 from agent.core.standby.settings import HELD_BACK, PROMOTED, StandbySettings
 from agent.errors import BrokerError, PermanentError
@@ -50,7 +51,8 @@ async def look_at_promotion(standby: ManagementClient, settings: StandbySettings
     for vhost, selection in settings.vhosts.items():
         patterns = [choice.pattern for choice in selection.choices[ObjectKind.QUEUE]]
         for name, depth in (await standby.queue_depths(vhost)).items():
-            if any(pattern.matches(name) is not False for pattern in patterns):
+            is_ours = name.startswith((AGENT_PREFIX, QUEUE_PREFIX))
+            if not is_ours and any(pattern.matches(name) is not False for pattern in patterns):
                 here[queue_key(vhost, name)] = depth
     held = bindings_from_json(await standby.global_parameter(HELD_BACK))
     since, how = promoted(await standby.global_parameter(PROMOTED))

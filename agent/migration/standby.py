@@ -176,6 +176,7 @@ class _Standby:
     async def _look_at_queues(self) -> None:
         vhosts = sorted({key.vhost for key in self._queues})
         there, here = await gather_both(self._there.look(vhosts), self._here.look(vhosts))
+        at = asyncio.get_running_loop().time()
         found = {
             key: (there.get((key.vhost, key.name)), here.get((key.vhost, key.name)))
             for key in sorted(self._queues, key=str)
@@ -188,7 +189,7 @@ class _Standby:
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
             if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, status.copies.never_trimmed)
+                status.trim_doubts = await self._trimming.look(found, status.copies.never_trimmed, at)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

@@ -15,17 +15,24 @@ from typing import Final, TypeAlias
 import structlog
 
 from agent.amqp.connect import Connection, connect_any
+from agent.amqp.declares import declare
+from agent.amqp.failures import RESOURCE_LOCKED
 from agent.amqp.queue_head import QueueHead
+from agent.amqp.rpc import refusal
+from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import ObjectKey
 from agent.core.rules.names import AGENT_PREFIX
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.trim import StandbyTrim, TrimRule
+from agent.core.standby.trim import StandbyTrim, TrimDoubt, TrimRule
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM
 from agent.migration.figures import QueueFigures
 
 NAME: Final = f"{AGENT_PREFIX}trimming"
+LOCK: Final = NAME
+"""An exclusive queue of the vhost."""
+OTHER_AGENT: Final = "another agent takes copies out, and shows what is in doubt"
 MOST_OF_ONE: Final = 20_000
 MOST_HELD: Final = 200_000
 """Messages of one queue, and of all, that are held at a time."""
@@ -54,6 +61,14 @@ class _Copy:
         return 0 if self.head is None else self.head.held
 
 
+@dataclass(frozen=True, slots=True)
+class _Vhost:
+    """A vhost of the standby, locked by this connection since a time."""
+
+    connection: Connection
+    since: float
+
+
 @dataclass(slots=True)
 class Trimming:
     """`clock` is the loop's."""
@@ -63,19 +78,26 @@ class Trimming:
     clock: Callable[[], float]
     rule: TrimRule
     _copies: dict[ObjectKey, _Copy] = field(default_factory=dict)
-    _connections: dict[str, Connection] = field(default_factory=dict)
+    _vhosts: dict[str, _Vhost] = field(default_factory=dict)
 
-    async def look(self, figures: Figures, never: Mapping[ObjectKey, str]) -> dict[ObjectKey, str]:
-        """Acknowledge what may go of what is held, and hold more. Returns what is in doubt of each queue; nothing is
-        taken of those that are `never` trimmed. A broker that refuses one queue is a doubt of that queue."""
+    async def look(self, figures: Figures, never: Mapping[ObjectKey, str], at: float) -> dict[ObjectKey, str]:
+        """Acknowledge what may go of what is held, and hold more, by figures that came `at` that time. Returns what is
+        in doubt of each queue; nothing is taken of those that are `never` trimmed. What is refused of one queue is a
+        doubt of that queue."""
         await self._forget(self._copies.keys() - figures.keys())
+        barred = {vhost: await self._why_barred(vhost) for vhost in {key.vhost for key in figures}}
         doubts: dict[ObjectKey, str] = {}
         for key, (source, copy) in figures.items():
+            if why := barred[key.vhost]:
+                doubts[key] = why
+                continue
             if key in never:
                 doubts[key] = f"nothing is taken out of it: {never[key]}"
                 continue
+            if key not in self._copies:
+                self._copies[key] = _Copy(StandbyTrim(self.rule, at))
             try:
-                doubt = await self._look(key, source, copy)
+                doubt = await self._look(key, source, copy, at)
             except BrokerError as error:
                 await self._release(self._copies[key])
                 doubt = str(error)
@@ -83,10 +105,34 @@ class Trimming:
                 doubts[key] = doubt
         return doubts
 
-    async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None) -> str:
-        now = self.clock()
-        if key not in self._copies:
-            self._copies[key] = _Copy(StandbyTrim(self.rule, now))
+    async def _why_barred(self, vhost: str) -> str:
+        """Only one agent may take from a vhost's queues: none knows what another one takes. What was known is forgotten
+        with the lock, and figures have to show all that another one took before anything is known again."""
+        known = self._vhosts.get(vhost)
+        if known is None or known.connection.is_closed:
+            await self._forget([key for key in self._copies if key.vhost == vhost])
+            self._vhosts.pop(vhost, None)
+            try:
+                known = await self._lock(vhost)
+            except BrokerError as error:
+                return str(error)
+            if known is None:
+                return OTHER_AGENT
+            self._vhosts[vhost] = known
+        return "" if self.clock() - known.since >= self.rule.late else str(TrimDoubt.NEW)
+
+    async def _lock(self, vhost: str) -> _Vhost | None:
+        uris = [uri.in_vhost(vhost) for uri in self.uris]
+        connection = await connect_any(uris, where=DOWNSTREAM, name=NAME)
+        found = await declare(connection, "queue", LOCK, exclusive=True, auto_delete=True)
+        if not isinstance(found, ChannelClosedError):
+            return _Vhost(connection, self.clock())
+        await connection.close()
+        if found.code == RESOURCE_LOCKED:
+            return None
+        raise refusal(connection, f"declaring queue {LOCK!r}", found)
+
+    async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float) -> str:
         known = self._copies[key]
         allowed = known.trim.look(
             now,
@@ -120,19 +166,12 @@ class Trimming:
         room = MOST_HELD - sum(each.held for each in self._copies.values())
         if (count := min(most, MOST_OF_ONE, room)) <= 0:
             return True
-        known.head = QueueHead(await self._connection(key.vhost), key.name)
+        known.head = QueueHead(self._vhosts[key.vhost].connection, key.name)
         if not await known.head.is_alone():
             return False
         await known.head.hold(count)
         known.held_at = self.clock()
         return True
-
-    async def _connection(self, vhost: str) -> Connection:
-        known = self._connections.get(vhost)
-        if known is None or known.is_closed:
-            uris = [uri.in_vhost(vhost) for uri in self.uris]
-            known = self._connections[vhost] = await connect_any(uris, where=DOWNSTREAM, name=NAME)
-        return known
 
     async def _forget(self, gone: Iterable[ObjectKey]) -> None:
         for key in tuple(gone):
@@ -148,6 +187,6 @@ class Trimming:
     async def close(self) -> None:
         """What is held goes back to its place."""
         self._copies.clear()
-        for connection in self._connections.values():
-            await connection.close()
-        self._connections.clear()
+        for vhost in self._vhosts.values():
+            await vhost.connection.close()
+        self._vhosts.clear()

@@ -3,8 +3,8 @@
 A fence says what is in it: `yaml` is a migration file, or a configuration or a part of one, to which the mandatory
 section is added where it is missing; `console` holds commands, one a line; `text` is output, and a bare fence a
 drawing. Commands are the agent's own, which have to exit 0 in a folder with an `agent.yaml`, a `migration.yaml` and
-a `standby.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make` with targets of the Makefile, which are run elsewhere, or
-those of `install.md`, which `tests/deploy/test_install.py` runs. There are no others.
+a `standby.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make` with targets of the Makefile, which are run
+elsewhere, or those of `install.md`, which `tests/deploy/test_install.py` runs. There are no others.
 """
 
 import json

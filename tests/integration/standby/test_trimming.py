@@ -48,7 +48,7 @@ class Trimmed:
                 with suppress(TransientError):  # one that has just started has no figures of its nodes
                     of_source = (await sides[0].look([self.there.vhost])).get((self.there.vhost, "q"))
                     of_copy = (await sides[1].look([self.here.vhost])).get((self.here.vhost, "q"))
-                    found = await self.trimming.look({self.key: (of_source, of_copy)}, {})
+                    found = await self.trimming.look({self.key: (of_source, of_copy)}, {}, self.trimming.clock())
                     self.doubts = {key.name: doubt for key, doubt in found.items()}
 
 

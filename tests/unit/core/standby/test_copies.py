@@ -50,9 +50,9 @@ def found(source: ClusterObjects, wanted: StandbySettings | None = None) -> Stan
 
 def doubts(*arguments: dict[str, Any], policies: tuple[dict[str, Any], ...] = ()) -> list[str]:
     """Of a queue with these arguments, that an exchange is bound to."""
-    lists = {"exchanges": [exchange()], "bindings": [binding("x", "q")], "policies": policies}
+    lists: dict[str, Any] = {"exchanges": [exchange()], "bindings": [binding("x", "q")], "policies": policies}
     given_arguments = {name: value for each in arguments for name, value in each.items()}
-    return [each.doubt for each in found(cluster(queues=[queue(**given_arguments)], **lists)).doubts]
+    return [each.doubt for each in found(cluster(OLD, queues=[queue(**given_arguments)], **lists)).doubts]
 
 
 def test_a_binding_to_an_exchange_with_a_link_waits() -> None:
@@ -114,8 +114,8 @@ def test_a_queue_that_no_chosen_exchange_feeds() -> None:
 
 def test_a_queue_that_is_fed_through_another_exchange() -> None:
     inner = {**exchange("inner"), "internal": True}
-    lists = {"bindings": [binding("x", "inner", to_exchange=True), binding("inner", "q")], "queues": [queue()]}
-    assert found(cluster(exchanges=[exchange(), inner], **lists)).doubts == ()
+    bindings = [binding("x", "inner", to_exchange=True), binding("inner", "q")]
+    assert found(cluster(exchanges=[exchange(), inner], bindings=bindings, queues=[queue()])).doubts == ()
 
 
 @pytest.mark.parametrize(

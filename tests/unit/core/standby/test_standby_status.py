@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.addresses.uri import parse
 from agent.core.migration.objects import queue_key
-from agent.core.model import Definitions, Exchange, Upstream, VhostDefinitions, VhostState
+from agent.core.model import Definitions, Exchange, ExchangeLink, LinkSettings, Upstream, VhostDefinitions, VhostState
 from agent.core.rules.resolve import resolve
 from agent.core.standby.settings import MOST_HOPS, STANDBY, StandbySettings
 from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
@@ -57,15 +57,13 @@ def test_not_in_step(change: dict[str, object], links: StandbyLinks, says: str) 
 
 
 def test_links_come_from_namesakes_and_win_over_other_policies() -> None:
-    settings = {"exchange": "elsewhere", "forward_unrouted": True, "probe": 10.0}
-    upstream = Upstream("origin", (parse("amqp://source"),), HERE)
-    upstream = Upstream(
-        "origin", upstream.uris, HERE, type(upstream.settings)(**settings), upstream.management
-    )  # fmt: skip
+    settings = LinkSettings(exchange="elsewhere", forward_unrouted=True, probe=10.0)
+    upstream = Upstream("origin", (parse("amqp://source"),), HERE, settings)
     definitions = SETTINGS.links(Definitions({"/": VhostDefinitions(upstreams={"origin": upstream})}))
     exchanges = {"x": Exchange("x", "topic"), "inner": Exchange("inner", "topic", internal=True)}
     found = resolve(definitions, {"v": VhostState(exchanges)})
     [link] = found.links
+    assert isinstance(link, ExchangeLink)
     assert (link.name, link.remote_name, link.policy, link.upstream) == ("x", "x", STANDBY, "origin")
     assert (link.settings.max_hops, link.settings.forward_unrouted, link.settings.probe) == (MOST_HOPS, False, 10.0)
     assert definitions.of("v").policies[STANDBY].priority == inf
