@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.model import Exchange, Policy, Queue, VhostDefinitions, VhostState
-from agent.core.standby.settings import PROMOTED
+from agent.core.rules.names import PROMOTED
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration

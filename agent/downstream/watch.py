@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from agent.amqp.broker_events import BrokerEvent
-from agent.core.standby.settings import PROMOTED
+from agent.core.rules.names import PROMOTED
 from agent.errors import TransientError
 from agent.tasks import run_until_first
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
-from agent.core.rules.names import AGENT_PREFIX, QUEUE_PREFIX
+from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, QUEUE_PREFIX
 from agent.core.standby.copies import bindings_from_json
-from agent.core.standby.settings import HELD_BACK, PROMOTED, StandbySettings
+from agent.core.standby.settings import StandbySettings
 from agent.errors import BrokerError, PermanentError
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient

@@ -19,8 +19,9 @@ from agent.core.migration.difference import MigrationPlan, plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
+from agent.core.rules.names import HELD_BACK, PROMOTED
 from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, without
-from agent.core.standby.settings import HELD_BACK, PROMOTED, StandbySettings
+from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
@@ -100,6 +101,7 @@ class _Standby:
         self._status = StandbyStatus(settings)
         board.standby = self._status
         self._queues: frozenset[ObjectKey] = frozenset()
+        self._never_trimmed: Mapping[ObjectKey, str] = {}
         self._unlike: Mapping[ObjectKey, str] = {}
         self._known: tuple[Objects, StandbyCopies] | None = None
 
@@ -121,7 +123,8 @@ class _Standby:
         plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
         copies = self._copies(source, plan.wanted)
         self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
-        self._status.copies = copies
+        self._status.held_back, self._status.doubts = copies.held_back, copies.doubts
+        self._never_trimmed = copies.never_trimmed
         await self._remember(copies, plan.wanted)
         self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
         self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
@@ -189,7 +192,7 @@ class _Standby:
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
             if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, status.copies.never_trimmed, at)
+                status.trim_doubts = await self._trimming.look(found, self._never_trimmed, at)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

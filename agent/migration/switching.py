@@ -20,9 +20,9 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
 from agent.core.migration.selection import choose
-from agent.core.rules.names import QUEUE_PREFIX
+from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
 from agent.core.standby.copies import inexact
-from agent.core.standby.settings import SWITCHED, StandbySettings
+from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.errors import PermanentError, TransientError

@@ -6,19 +6,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind, ShovelLink
-from agent.core.standby.status import StandbyStatus
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
 from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from agent.core.standby.status import StandbyStatus
 
 MOST_DELETED: Final = 1_000
 MOST_NAMES: Final = 10_000

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 from agent.core.links.lifecycle import Status
-from agent.core.standby.settings import STANDBY
-from agent.core.standby.status import StandbyLinks, StandbyStatus
+from agent.core.rules.names import STANDBY
+from agent.core.standby.status import StandbyLinks
 from agent.core.text.quantities import rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
+
+if TYPE_CHECKING:
+    from agent.core.standby.status import StandbyStatus
 
 _WORKING: Final = frozenset({Status.RUNNING, Status.STANDBY})
 
@@ -55,7 +58,7 @@ def standby_view(board: Board) -> StandbyView | None:
         "links": links.number,
         "waiting": links.waiting,
         "lag_seconds": links.lag,
-        "held_back": [str(key) for key in status.copies.held_back],
+        "held_back": [str(key) for key in status.held_back],
         "repeats_at_most": status.repeats_at_most,
         "queues": list(_queues(status)),
     }
@@ -82,9 +85,7 @@ def _named(entry: BoardEntry) -> str:
 
 def _queues(status: StandbyStatus) -> Iterator[StandbyQueueView]:
     doubts: dict[object, list[str]] = {}
-    for each in status.copies.doubts:
-        doubts.setdefault(each.queue, []).append(each.doubt)
-    for key, doubt in status.trim_doubts.items():
+    for key, doubt in (*((each.queue, each.doubt) for each in status.doubts), *status.trim_doubts.items()):
         doubts.setdefault(key, []).append(doubt)
     for key, (source, here) in sorted(status.depths.items(), key=lambda item: str(item[0])):
         yield {"vhost": key.vhost, "queue": key.name, "source": source, "here": here, "doubts": doubts.get(key, [])}

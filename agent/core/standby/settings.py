@@ -22,17 +22,9 @@ from agent.core.model import (
     UpstreamSet,
     VhostDefinitions,
 )
-from agent.core.rules.names import AGENT_PREFIX
+from agent.core.rules.names import STANDBY
 from agent.errors import Place
 
-STANDBY: Final = f"{AGENT_PREFIX}standby"
-"""The name of what the agent defines for its standby: the set, and the policies that federate."""
-PROMOTED: Final = "federation-agent-promoted"
-"""The global parameter that ends a standby; its value says since when."""
-HELD_BACK: Final = "federation-agent-held-back"
-"""The global parameter that remembers what a promotion makes, as the source may be gone by then."""
-SWITCHED: Final = "federation-agent-switchover"
-"""The global parameter that remembers how far a switchover is, so that it can be repeated."""
 DEFAULT_VHOST: Final = "/"
 MOST_HOPS: Final = 100
 """What the source itself got through links has to come, too; loops end at a cluster that a message has been to."""

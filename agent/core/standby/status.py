@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agent.core.migration.objects import ObjectKey
-from agent.core.standby.copies import StandbyCopies
-from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, in_words, listed
+
+if TYPE_CHECKING:
+    from agent.core.migration.objects import ObjectKey
+    from agent.core.standby.copies import StandbyDoubt
+    from agent.core.standby.settings import StandbySettings
 
 LATE: Final = 60.0
 """Seconds since definitions were followed, or queues looked at, after which what is known is old."""
 MOST_NAMED: Final = 5
-Depths: TypeAlias = Mapping[ObjectKey, tuple[int | None, int | None]]
+Depths: TypeAlias = "Mapping[ObjectKey, tuple[int | None, int | None]]"
 """Messages of each queue at the source and here; None where that isn't known."""
 
 
@@ -39,7 +41,8 @@ class StandbyStatus:
     followed_at: float | None = None
     follow_error: str = ""
     left: Mapping[ObjectKey, str] = field(default_factory=dict)
-    copies: StandbyCopies = field(default_factory=StandbyCopies)
+    held_back: tuple[ObjectKey, ...] = ()
+    doubts: tuple[StandbyDoubt, ...] = ()
     depths: Depths = field(default_factory=dict)
     trim_doubts: Mapping[ObjectKey, str] = field(default_factory=dict)
     depths_at: float | None = None

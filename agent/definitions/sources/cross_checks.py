@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from time import process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
 from agent.core.settings import DownstreamSettings
-from agent.core.standby.settings import StandbySettings
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost, mapping
+
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
 
 _KEY = "forward-unrouted"
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
-from agent.core.standby.settings import StandbySettings
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
@@ -36,6 +35,9 @@ from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem, Severity
 from agent.read_file import read_file
+
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
 
 FREE = "x-"
 """The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""

@@ -13,11 +13,11 @@ from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
 from agent.core.migration.objects import queue_key
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.trim import TrimRule
+from agent.core.standby.trim import TrimDoubt, TrimRule
 from agent.errors import Place, TransientError
 from agent.management.client import ManagementClient
 from agent.migration.figures import ClusterFigures
-from agent.migration.trimming import CONSUMED_HERE, Trimming
+from agent.migration.trimming import CONSUMED_HERE, OTHER_AGENT, Trimming
 from tests.integration.federation.conftest import here, site_on, there
 from tests.integration.federation.sites import Site
 from tests.lab.node import Node
@@ -100,6 +100,20 @@ def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Sit
             await (await channel.get_queue("q")).consume(_hold)
             await trimmed.look(20)
             assert trimmed.doubts == {"q": CONSUMED_HERE}
+        await trimmed.trimming.close()
         assert here.take(1) == ["5"]
+
+    asyncio.run(work())
+
+
+def test_only_one_agent_takes_from_a_vhost(here: Site, there: Site) -> None:
+    async def work() -> None:
+        one, other = made(there, here, after=1, keep=2), made(there, here, after=1, keep=2)
+        figures = {one.key: (None, None)}
+        assert await one.trimming.look(figures, {}, 0.0) == {one.key: TrimDoubt.NEW}
+        assert await other.trimming.look(figures, {}, 0.0) == {one.key: OTHER_AGENT}
+        await one.trimming.close()
+        assert await other.trimming.look(figures, {}, 0.0) == {one.key: TrimDoubt.NEW}
+        await other.trimming.close()
 
     asyncio.run(work())

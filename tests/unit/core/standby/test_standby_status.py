@@ -9,8 +9,9 @@ import pytest
 from agent.core.addresses.uri import parse
 from agent.core.migration.objects import queue_key
 from agent.core.model import Definitions, Exchange, ExchangeLink, LinkSettings, Upstream, VhostDefinitions, VhostState
+from agent.core.rules.names import STANDBY
 from agent.core.rules.resolve import resolve
-from agent.core.standby.settings import MOST_HOPS, STANDBY, StandbySettings
+from agent.core.standby.settings import MOST_HOPS, StandbySettings
 from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
 from tests.unit.core.migration.clusters import ALL, HERE
 
