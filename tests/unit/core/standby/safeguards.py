@@ -9,7 +9,6 @@ from typing import Final
 
 from agent.core.standby import copy_positions, source_proof, trim
 from agent.core.standby.trim import StandbyTrim
-from tests.unit.core.standby.model import Life
 
 _PARTS: Final = (source_proof, copy_positions, trim)
 _CLASSES: Final = ("SourceProof", "CopyPositions")

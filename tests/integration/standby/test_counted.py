@@ -1,0 +1,107 @@
+"""What the proof of a trim needs of brokers: each message that enters, and each that is delivered again, is counted, even if
+the channel ends at once; and the order in which a copy is taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import aio_pika
+import pytest
+
+from tests.lab.node import Node
+
+BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=pytest.mark.versions)]
+MANY: Final = 300
+
+
+@pytest.fixture(params=BROKERS)
+def at(broker_on: Callable[..., Node], request: pytest.FixtureRequest) -> Node:
+    return broker_on(request.param)
+
+
+def figures(node: Node, vhost: str, queue: str) -> dict[str, int]:
+    answer: dict[str, Any] = node.admin.get("queues", vhost, queue)
+    stats = answer.get("message_stats", {})
+    names = ("messages", "messages_ready", "messages_unacknowledged")
+    return {name: answer.get(name, 0) for name in names} | {
+        name: stats.get(name, 0) for name in ("publish", "deliver_get", "redeliver", "ack")
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_all_is_counted_though_channels_end_at_once(at: Node, kind: str, name: Callable[[str], str]) -> None:
+    with at.admin.temporary_vhost(name("counted")) as vhost:
+        at.admin.queue(vhost, "q", arguments={"x-queue-type": kind})
+        at.admin.exchange(vhost, "x", "fanout")
+        at.admin.bind(vhost, "x", "q")
+        for _ in range(3):
+            await _publish(at, vhost, MANY // 3)
+        await _deliver(at, vhost)
+        expected = {"messages": MANY, "messages_ready": MANY, "messages_unacknowledged": 0, "publish": MANY, "redeliver": 0}
+        expected |= {"deliver_get": MANY, "ack": 0}
+        await _shown(at, vhost, expected)
+        await _deliver(at, vhost)  # again, as the channel ended
+        await _shown(at, vhost, expected | {"redeliver": MANY, "deliver_get": 2 * MANY})
+        await _deliver(at, vhost, nack=True)
+        await _shown(at, vhost, expected | {"redeliver": 2 * MANY, "deliver_get": 3 * MANY})
+        await _deliver(at, vhost, nack=True)
+        await _shown(at, vhost, expected | {"redeliver": 3 * MANY, "deliver_get": 4 * MANY})
+
+
+async def _publish(at: Node, vhost: str, count: int) -> None:
+    async with await aio_pika.connect(at.uri(vhost)) as connection:
+        channel = await connection.channel()
+        exchange = await channel.get_exchange("x")
+        for number in range(count):
+            await exchange.publish(aio_pika.Message(str(number).encode()), "")
+        await channel.close()
+
+
+async def _deliver(at: Node, vhost: str, *, nack: bool = False) -> None:
+    """All are delivered; then they are returned, or the channel ends."""
+    async with await aio_pika.connect(at.uri(vhost)) as connection:
+        channel = await connection.channel()
+        await channel.set_qos(prefetch_count=MANY)
+        queue = await channel.get_queue("q")
+        got: list[aio_pika.abc.AbstractIncomingMessage] = []
+
+        async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            got.append(message)
+
+        tag = await queue.consume(take)
+        async with asyncio.timeout(30):
+            while len(got) < MANY:
+                await asyncio.sleep(0.02)
+        if nack:
+            await queue.cancel(tag)
+            for message in got:
+                await message.nack(requeue=True)
+        await channel.close()
+
+
+async def _shown(at: Node, vhost: str, expected: dict[str, int]) -> None:
+    """Brokers report every few seconds."""
+    async with asyncio.timeout(40):
+        while (found := await asyncio.to_thread(figures, at, vhost, "q")) != expected:
+            print(found)
+            await asyncio.sleep(1)
+
+
+@pytest.mark.versions
+async def test_a_quorum_queue_of_4_3_has_no_priorities_by_itself(
+    broker_on: Callable[..., Node], name: Callable[[str], str]
+) -> None:
+    at = broker_on("sid")
+    with at.admin.temporary_vhost(name("order")) as vhost:
+        at.admin.queue(vhost, "q", arguments={"x-queue-type": "quorum"})
+        async with await aio_pika.connect(at.uri(vhost)) as connection:
+            channel = await connection.channel()
+            for priority in (1, None, 9, 5, 0, 31):
+                message = aio_pika.Message(str(priority).encode(), priority=priority)
+                await channel.default_exchange.publish(message, "q")
+            queue = await channel.get_queue("q")
+            order = [(await queue.get(no_ack=True)).body.decode() for _ in range(6)]
+        assert order == ["1", "None", "9", "5", "0", "31"]
