@@ -13,7 +13,10 @@ from typing import Final
 from agent.core.standby.source_proof import CONSUMER_TIMEOUT
 
 _WITHOUT_CLASSIC_TIMEOUT: Final = (4, 3)
-_ALWAYS_WITH_PRIORITIES: Final = ((4, 0), (4, 3))
+_ALWAYS_WITH_PRIORITIES: Final = (4, 0)
+FEWEST: Final = 3
+"""Where a queue holds messages with a priority that counts, one is among the first three: 4.0 to 4.2 deliver two of them
+for each other one, 4.3 all of them before others."""
 
 
 class StandingDoubt(StrEnum):
@@ -22,8 +25,8 @@ class StandingDoubt(StrEnum):
     STREAM = "it is a stream, which consumers don't empty"
     PRIORITIES = "the standby's queue has priorities, so the first messages in it aren't the oldest"
     QUORUM_PRIORITIES = (
-        "quorum queues of RabbitMQ 4.0 to 4.2 order messages by priority, however they are declared, so the first ones at "
-        "the standby may not be the oldest"
+        "quorum queues order messages by priority since RabbitMQ 4.0, however they are declared, so the first messages "
+        "at the standby may not be the oldest"
     )
     LIMITED = "the standby's queue has a length limit, at which it drops messages by itself, or refuses them"
     CONSUMED = "somebody consumes from the standby's queue: stop it, as what it takes is missing after a promotion"
@@ -53,13 +56,16 @@ class QueueDefinition:
     dead_letters: bool = False
 
 
-def standing_doubt(source: QueueDefinition, copy: QueueDefinition) -> StandingDoubt | None:
+def standing_doubt(
+    source: QueueDefinition, copy: QueueDefinition, *, sees_priorities: bool = False
+) -> StandingDoubt | None:
+    """`sees_priorities`: who takes messages takes FEWEST at least, looks at each one's priority, and once one has
+    another than 0 returns them and takes none from this queue any more."""
     if "stream" in {source.kind, copy.kind}:
         return StandingDoubt.STREAM
-    first, end = _ALWAYS_WITH_PRIORITIES
     if "max-priority" in copy.settings:
         return StandingDoubt.PRIORITIES
-    if copy.kind == "quorum" and first <= copy.release < end:
+    if copy.kind == "quorum" and copy.release >= _ALWAYS_WITH_PRIORITIES and not sees_priorities:
         return StandingDoubt.QUORUM_PRIORITIES
     if copy.settings.keys() & {"max-length", "max-length-bytes"}:
         return StandingDoubt.LIMITED

@@ -1,7 +1,6 @@
-"""A source's queue, its copy at a standby and what happens between them, with numbered messages and figures that are late.
+"""A source's queue, its copy at a standby and what happens between them, with numbered messages and late figures.
 
-A history is a seed. Time goes in steps; whatever a step does, messages that are at the source must not have been taken from
-the copy.
+A history is a seed. Time goes in steps; after each, what is at the source must not have been taken from the copy.
 """
 
 from __future__ import annotations
@@ -156,7 +155,11 @@ class Source:
                 self.delivered += 1
                 self.redelivered += number in self.were_delivered
                 self.were_delivered.add(number)
-                takes = 10**6 if self.chance.random() < self.life.holds else int(self.chance.random() * (self.life.work + 1))
+                takes = (
+                    10**6
+                    if self.chance.random() < self.life.holds
+                    else int(self.chance.random() * (self.life.work + 1))
+                )
                 self.unacknowledged[number] = Delivery(consumer, now, now + takes)
         self._expire(now)
 
@@ -191,7 +194,7 @@ class Source:
     def _restart(self, now: int) -> None:
         """Acknowledgements of the last seconds may be lost, and their messages are there again."""
         self._return(list(self.unacknowledged))
-        while self.lately and self.lately[0][0] < now - LATE_STEPS:
+        while self.lately and self.lately[0][0] < now - 2 * LATE_STEPS:
             self.lately.popleft()
         self.waiting.extendleft(number for _, number in self.lately if self.chance.random() < 0.5)
         self.lately.clear()
@@ -252,7 +255,7 @@ class Copy:
     def acknowledge(self, count: int, now: int) -> list[tuple[int, int]]:
         gone = [self.held.popleft() for _ in range(min(count, len(self.held)))]
         self.taken += len(gone)
-        at = max(now + self.chance.randint(0, self.life.late), self.applied_at[-1] if self.applied_at else 0)
+        at = max(now + self.chance.choice((0, self.life.late)), self.applied_at[-1] if self.applied_at else 0)
         self.applied_at.extend([at] * len(gone))
         return gone
 
@@ -297,7 +300,9 @@ class History:
             if now % self.life.look_every == 0:
                 self._look(now)
             self.depths.append(self.copy.depth)
-            missed = self._trimmed.intersection(self.source.waiting) | (self._trimmed & self.source.unacknowledged.keys())
+            missed = self._trimmed.intersection(self.source.waiting) | (
+                self._trimmed & self.source.unacknowledged.keys()
+            )
             if any(number not in self.copy for number in missed):
                 return True
         return False
