@@ -1,14 +1,13 @@
-"""A source's queue, its copy at a standby and what happens between them, with numbered messages and figures that are late.
+"""A source's queue, its copy at a standby and what happens between them, with numbered messages and late figures.
 
-A history is a seed. Time goes in steps; whatever a step does, messages that are at the source must not have been taken from
-the copy.
+A history is a seed. Time goes in steps; after each, what is at the source must not have been taken from the copy.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -32,6 +31,7 @@ class Life:
 
     most_published: int = 2
     pause: float = 0.0  # a step without a publish
+    burst: int = 0  # so many steps with publishes, then as many without
     lag: int = 1  # steps at most from the source to the copy
     link_stops: float = 0.0
     duplicates: float = 0.0
@@ -57,6 +57,7 @@ class Life:
     late: int = LATE_STEPS
     taking: int = 3  # steps at most until what was decided is done
     times_out: bool = True
+    is_misled: bool = False  # the rule counts on a timeout that isn't there
     expires_by_count: bool = False
 
 
@@ -72,6 +73,7 @@ def any_life(chance: Random) -> Life:
     return Life(
         most_published=chance.choice((1, 1, 2, 5)),
         pause=chance.choice((0.0, 0.3, 0.8, 0.95)),
+        burst=chance.choice((0, 0, 3, 10, 30)),
         lag=chance.choice((0, 1, 6, 30)),
         link_stops=sometimes(0.02),
         duplicates=sometimes(0.1),
@@ -96,6 +98,7 @@ def any_life(chance: Random) -> Life:
         no_answer=sometimes(0.2),
         late=chance.choice((0, 2, LATE_STEPS)),
         taking=chance.choice((0, 3, 12)),
+        times_out=chance.random() < 0.8,
         expires_by_count=chance.random() < 0.2,
     )
 
@@ -124,11 +127,8 @@ class Source:
     redelivered: int = 0
     acknowledged: int = 0
 
-    def __contains__(self, number: int) -> bool:
-        return number in self.unacknowledged or number in self.waiting
-
     def step(self, now: int) -> None:
-        if now % LATE_STEPS == 0 and self.life.times_out:
+        if now % LATE_STEPS == 0 and self.life.times_out and self.unacknowledged:
             late = {n for n, each in self.unacknowledged.items() if now - each.since > TIMEOUT / STEP}
             for consumer in {self.unacknowledged[number].consumer for number in late}:
                 self._end(consumer, now)
@@ -137,16 +137,17 @@ class Source:
                 self._end(consumer, now)
         for _ in range(3):
             self._settle(now)
-            self._deliver(now)
+            if self.waiting:
+                self._deliver(now)
         if self.chance.random() < self.life.source_purge:
             self.waiting.clear()
         if self.chance.random() < self.life.source_restart:
             self._restart(now)
 
     def _deliver(self, now: int) -> None:
+        busy = Counter(each.consumer for each in self.unacknowledged.values())
         for consumer, back_at in enumerate(self.back_at):
-            has = sum(each.consumer == consumer for each in self.unacknowledged.values())
-            for _ in range(self.life.prefetch - has if back_at <= now else 0):
+            for _ in range(self.life.prefetch - busy[consumer] if back_at <= now else 0):
                 self._expire(now)
                 if not self.waiting:
                     return
@@ -154,7 +155,11 @@ class Source:
                 self.delivered += 1
                 self.redelivered += number in self.were_delivered
                 self.were_delivered.add(number)
-                takes = 10**6 if self.chance.random() < self.life.holds else self.chance.randint(0, self.life.work)
+                takes = (
+                    10**6
+                    if self.chance.random() < self.life.holds
+                    else int(self.chance.random() * (self.life.work + 1))
+                )
                 self.unacknowledged[number] = Delivery(consumer, now, now + takes)
         self._expire(now)
 
@@ -189,7 +194,7 @@ class Source:
     def _restart(self, now: int) -> None:
         """Acknowledgements of the last seconds may be lost, and their messages are there again."""
         self._return(list(self.unacknowledged))
-        while self.lately and self.lately[0][0] < now - LATE_STEPS:
+        while self.lately and self.lately[0][0] < now - 2 * LATE_STEPS:
             self.lately.popleft()
         self.waiting.extendleft(number for _, number in self.lately if self.chance.random() < 0.5)
         self.lately.clear()
@@ -250,7 +255,7 @@ class Copy:
     def acknowledge(self, count: int, now: int) -> list[tuple[int, int]]:
         gone = [self.held.popleft() for _ in range(min(count, len(self.held)))]
         self.taken += len(gone)
-        at = max(now + self.chance.randint(0, self.life.late), self.applied_at[-1] if self.applied_at else 0)
+        at = max(now + self.chance.choice((0, self.life.late)), self.applied_at[-1] if self.applied_at else 0)
         self.applied_at.extend([at] * len(gone))
         return gone
 
@@ -272,13 +277,14 @@ class History:
         self.life, self._chance, self._at_once = life, chance, at_once
         self.source, self.copy = Source(life, chance), Copy(life, chance)
         self.source.back_at = [0] * life.consumers
-        self._trim = trim(RULE, 0.0)
+        self._trim = trim(RULE if life.times_out or life.is_misled else replace(RULE, timeout=None), 0.0)
         self._entering: list[tuple[int, int]] = []  # the source's queue: when, what
         self._link: deque[tuple[int, int]] = deque()
         self._link_runs_at = 0
         self._number = 0
         self._trimmed: set[int] = set()
         self._shown: dict[str, int] = {}
+        self._ages: dict[str, float | None] = {}  # of a figure in this history: none, the highest, or any
         self._past: list[tuple[object, ...]] = []
         self.depths: list[int] = []
         self.doubts: set[str | None] = set()
@@ -294,16 +300,17 @@ class History:
             if now % self.life.look_every == 0:
                 self._look(now)
             self.depths.append(self.copy.depth)
-            if any(n in self.source and n not in self.copy for n in self._trimmed):
+            missed = self._trimmed.intersection(self.source.waiting) | (
+                self._trimmed & self.source.unacknowledged.keys()
+            )
+            if any(number not in self.copy for number in missed):
                 return True
-            if now % 30 == 0:  # none comes back after so long
-                recent = {number for _, number in self.source.lately}
-                self._trimmed = {n for n in self._trimmed if n in self.source or n in recent or n > self._number - 50}
         return False
 
     def _publish(self, now: int) -> None:
         life, chance = self.life, self._chance
-        for _ in range(0 if chance.random() < life.pause else chance.randint(1, life.most_published)):
+        rests = chance.random() < life.pause or (life.burst and now // life.burst % 2)
+        for _ in range(0 if rests else chance.randint(1, life.most_published)):
             self._number += 1
             if chance.random() < life.expiration:
                 self.copy.expires[self._number] = chance.choice((3, 30))
@@ -311,7 +318,7 @@ class History:
                 self.copy.expires[self._number] = life.ttl
             self._entering.append((now + chance.randint(0, life.slow_source), self._number))
             self._link.append((now + chance.randint(0, life.lag), self._number))
-        for _, number in [each for each in self._entering if each[0] <= now]:
+        for _, number in (each for each in self._entering if each[0] <= now):
             self.source.waiting.append(number)
             if number in self.copy.expires and self.copy.expires[number] < KEEP / STEP:
                 self.source.expires[number] = now + self.copy.expires[number]
@@ -339,7 +346,9 @@ class History:
     def _late(self, which: int, name: str) -> object:
         """Each figure is of a moment of its own, and never becomes older."""
         latest = len(self._past) - 1
-        at = max(self._shown.get(name, 0), latest - self._chance.randint(0, self.life.late))
+        share = self._ages.setdefault(name, self._chance.choice((0.0, 1.0, None)))
+        age = int((self._chance.random() if share is None else share) * (self.life.late + 0.999))
+        at = max(self._shown.get(name, 0), latest - age)
         self._shown[name] = at
         return self._past[at][which]
 
