@@ -13,12 +13,14 @@ from agent.amqp.queue_browser import count_consumers, count_ready
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.properties import encode
 from agent.core.rules.names import AGENT_PREFIX
 
 PORTION: Final = 500
 LARGEST_TOGETHER: Final = 64 * 1024 * 1024
 """Bytes of bodies after which no further portion is taken: the broker keeps them in memory."""
 COMES_WITHIN: Final = 10.0
+PRIORITY, NO_PRIORITY = encode("priority", 0)
 
 
 class QueueHead:
@@ -31,6 +33,8 @@ class QueueHead:
         self._channel.on_message = self._take
         self._tags: list[int] = []
         self._bytes = 0
+        self.has_priorities = False
+        """True if a message had one: then others may have come before older ones."""
         self._arrived = asyncio.Event()
 
     @property
@@ -86,4 +90,5 @@ class QueueHead:
     def _take(self, message: Message) -> None:
         self._tags.append(message.call["delivery_tag"])
         self._bytes += len(message.body)
+        self.has_priorities |= message.properties.get(PRIORITY) not in {None, NO_PRIORITY}
         self._arrived.set()

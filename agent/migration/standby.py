@@ -20,9 +20,10 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
-from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, without
+from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
+from agent.core.standby.terms import TrimTerms, trim_terms
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
 from agent.management.client import ManagementClient
@@ -101,7 +102,7 @@ class _Standby:
         self._status = StandbyStatus(settings)
         board.standby = self._status
         self._queues: frozenset[ObjectKey] = frozenset()
-        self._never_trimmed: Mapping[ObjectKey, str] = {}
+        self._terms = TrimTerms()
         self._unlike: Mapping[ObjectKey, str] = {}
         self._known: tuple[Objects, StandbyCopies] | None = None
 
@@ -121,10 +122,9 @@ class _Standby:
         except ConfigurationError as error:
             raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
         plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
-        copies = self._copies(source, plan.wanted)
+        copies = self._copies(source, target, plan.wanted)
         self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
         self._status.held_back, self._status.doubts = copies.held_back, copies.doubts
-        self._never_trimmed = copies.never_trimmed
         await self._remember(copies, plan.wanted)
         self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
         self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
@@ -153,10 +153,12 @@ class _Standby:
             await self._trimming.close()
         self._status.promoted_at = since
 
-    def _copies(self, source: ClusterObjects, wanted: Objects) -> StandbyCopies:
+    def _copies(self, source: ClusterObjects, target: ClusterObjects, wanted: Objects) -> StandbyCopies:
         """The same as before where the source hasn't changed: with many policies it takes its time."""
         if self._known is None or self._known[0] != source.objects:
-            self._known = source.objects, copies_of(self._settings, source, wanted, time.process_time)
+            limits = limits_of(source, wanted, time.process_time)
+            self._known = source.objects, copies_of(self._settings, source, wanted, limits)
+            self._terms = trim_terms(self._settings, source, target.release, wanted, limits)
         return self._known[1]
 
     async def _remember(self, copies: StandbyCopies, wanted: Objects) -> None:
@@ -192,7 +194,7 @@ class _Standby:
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
             if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, self._never_trimmed, at)
+                status.trim_doubts = await self._trimming.look(found, self._terms, at)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

@@ -21,7 +21,8 @@ from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
 from agent.core.migration.selection import choose
 from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
-from agent.core.standby.copies import inexact
+from agent.core.standby.copies import inexact, limits_of
+from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
@@ -176,7 +177,7 @@ class SwitchingOver:
         source = await read_cluster(self._clusters.source, self._settings.vhosts, is_source=True)
         nothing = ClusterObjects("", source.release)
         wanted = plan_migration(source, nothing, choose(source, self._settings.vhosts), with_traps=False).wanted
-        left = inexact(source, wanted, time.process_time)
+        left = inexact(wanted, limits_of(source, wanted, time.process_time))
         return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
 
     async def _note(self, queues: Sequence[SwitchedQueue], *, is_done: bool = False) -> None:
@@ -233,9 +234,13 @@ class SwitchingOver:
             fruitless = 0
             while (more := await self._ready(queue) - kept) > 0:
                 head = QueueHead(connection, queue.key.name)
-                await head.hold(min(more, TOGETHER))
+                await head.hold(max(min(more, TOGETHER), FEWEST))
                 fruitless = 0 if head.held else fruitless + 1
-                head.acknowledge(head.held)
+                if head.has_priorities:
+                    await head.close()
+                    queue.problem = "its messages have priorities, so its first ones aren't the oldest: it keeps copies"
+                    return
+                head.acknowledge(min(more, head.held))
                 await self._sleep(SETTLING)
                 await head.close()
                 if fruitless == MOST_FRUITLESS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import structlog
@@ -23,7 +23,9 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import ObjectKey
 from agent.core.rules.names import AGENT_PREFIX
+from agent.core.standby.definitions import FEWEST, StandingDoubt
 from agent.core.standby.settings import StandbySettings
+from agent.core.standby.terms import TrimTerms
 from agent.core.standby.trim import StandbyTrim, TrimDoubt, TrimRule
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM
@@ -45,13 +47,14 @@ log = structlog.get_logger()
 
 def rule_of(settings: StandbySettings) -> TrimRule:
     """What isn't set is looked for, too, and not used."""
-    after, keep = settings.trim_after or 0.0, settings.keep or 0.0
-    return TrimRule(after=after, keep=keep, timeout=settings.consumer_timeout)
+    return TrimRule(after=settings.trim_after or 0.0, keep=settings.keep or 0.0, timeout=None)
 
 
 @dataclass(slots=True)
 class _Copy:
     trim: StandbyTrim
+    timeout: float | None
+    has_priorities: bool = False
     taken: int = 0
     head: QueueHead | None = None
     held_at: float = 0.0
@@ -80,10 +83,9 @@ class Trimming:
     _copies: dict[ObjectKey, _Copy] = field(default_factory=dict)
     _vhosts: dict[str, _Vhost] = field(default_factory=dict)
 
-    async def look(self, figures: Figures, never: Mapping[ObjectKey, str], at: float) -> dict[ObjectKey, str]:
+    async def look(self, figures: Figures, terms: TrimTerms, at: float) -> dict[ObjectKey, str]:
         """Acknowledge what may go of what is held, and hold more, by figures that came `at` that time. Returns what is
-        in doubt of each queue; nothing is taken of those that are `never` trimmed. What is refused of one queue is a
-        doubt of that queue."""
+        in doubt of each queue. What is refused of one queue is a doubt of that queue."""
         await self._forget(self._copies.keys() - figures.keys())
         barred = {vhost: await self._why_barred(vhost) for vhost in {key.vhost for key in figures}}
         doubts: dict[ObjectKey, str] = {}
@@ -91,11 +93,15 @@ class Trimming:
             if why := barred[key.vhost]:
                 doubts[key] = why
                 continue
-            if key in never:
-                doubts[key] = f"nothing is taken out of it: {never[key]}"
+            timeout = terms.timeouts.get(key)
+            if key in self._copies and (key in terms.never or self._copies[key].timeout != timeout):
+                await self._forget([key])
+            if key in terms.never:
+                doubts[key] = f"nothing is taken out of it: {terms.never[key]}"
                 continue
             if key not in self._copies:
-                self._copies[key] = _Copy(StandbyTrim(self.rule, at))
+                rule = replace(self.rule, timeout=timeout)
+                self._copies[key] = _Copy(StandbyTrim(rule, at), timeout)
             try:
                 doubt = await self._look(key, source, copy, at)
             except BrokerError as error:
@@ -157,6 +163,8 @@ class Trimming:
                 log.info("copies taken out", vhost=key.vhost, queue=key.name, messages=number)
         elif head is not None and not known.held:
             await self._release(known)
+        if known.has_priorities:
+            return f"nothing is taken out of it: {StandingDoubt.PRIORITIES}"
         if known.head is None and most > 0 and not await self._hold(key, known, most):
             return CONSUMED_HERE
         return "" if self.settings.trim_after is None else (allowed.doubt or "")
@@ -169,8 +177,11 @@ class Trimming:
         known.head = QueueHead(self._vhosts[key.vhost].connection, key.name)
         if not await known.head.is_alone():
             return False
-        await known.head.hold(count)
+        await known.head.hold(max(count, FEWEST))
         known.held_at = self.clock()
+        if known.head.has_priorities:  # its first messages aren't the oldest
+            known.has_priorities = True
+            await self._release(known)
         return True
 
     async def _forget(self, gone: Iterable[ObjectKey]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 from agent.core.migration.difference import MigrationPlan
 from agent.core.migration.objects import (
@@ -22,9 +22,12 @@ from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import listed
 
 STREAM: Final = "stream"
-_DEAD_LETTERS: Final = "dead-letter-exchange"
+DEAD_LETTERS: Final = "dead-letter-exchange"
 _LIMITS: Final = ("max-length", "max-length-bytes")
-_EXPIRE: Final = ("message-ttl", "expires", *_LIMITS)
+ENDS: Final = ("message-ttl", "expires", *_LIMITS)
+"""What lets messages leave a queue that nobody consumes from."""
+QueueLimits: TypeAlias = Mapping[ObjectKey, "Mapping[str, Any] | None"]
+"""The settings in force of queues, by their names in policies; None if a queue's policy isn't known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +43,24 @@ class StandbyCopies:
     """What follows from the source's definitions."""
 
     held_back: tuple[ObjectKey, ...] = ()
-    never_trimmed: Mapping[ObjectKey, str] = field(default_factory=dict)
     doubts: tuple[StandbyDoubt, ...] = ()
 
 
-def copies_of(
-    settings: StandbySettings, source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0
-) -> StandbyCopies:
-    """`wanted` is what the standby is to have of the source."""
+def limits_of(source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0) -> QueueLimits:
+    """Of the queues that the standby is to have."""
     queues = sorted((key for key in wanted if key.kind is ObjectKind.QUEUE), key=str)
-    held_back = tuple(key for key in wanted if _is_held_back(key, settings, source.objects))
     in_force = policies_in_force(source.objects, queues, clock)
-    limits = {key: _limits(wanted[key], key, in_force, source.objects) for key in queues}
-    fed = _fed(settings, source.objects)
-    found = [StandbyDoubt(key, doubt) for key in queues for doubt in _doubts(limits[key], is_fed=key in fed)]
-    never = {key: why for key in queues if (why := _why_not_trimmed(wanted[key], limits[key] or {}))}
-    return StandbyCopies(held_back, never, tuple(found))
+    return {key: _limits(wanted[key], key, in_force, source.objects) for key in queues}
+
+
+def copies_of(settings: StandbySettings, source: ClusterObjects, wanted: Objects, limits: QueueLimits) -> StandbyCopies:
+    """`wanted` is what the standby is to have of the source."""
+    held_back = tuple(key for key in wanted if _is_held_back(key, settings, source.objects))
+    exchanges = {key.ends[0] for key in source.objects if key.kind is ObjectKind.BINDING}
+    linked = (each for each in exchanges if each.vhost in settings.vhosts and _has_link(each, settings, source.objects))
+    fed = reached(source.objects, linked)
+    found = [StandbyDoubt(key, doubt) for key, of in limits.items() for doubt in _doubts(of, is_fed=key in fed)]
+    return StandbyCopies(held_back, tuple(found))
 
 
 def without(plan: MigrationPlan, held_back: Iterable[ObjectKey]) -> MigrationPlan:
@@ -63,30 +68,21 @@ def without(plan: MigrationPlan, held_back: Iterable[ObjectKey]) -> MigrationPla
     return replace(plan, actions=tuple(action for action in plan.actions if action.key not in left))
 
 
-def inexact(source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0) -> dict[ObjectKey, str]:
+def inexact(wanted: Objects, limits: QueueLimits) -> dict[ObjectKey, str]:
     """The queues of which a switchover can't take out exactly the copies of what was consumed, and why."""
-    queues = [key for key in wanted if key.kind is ObjectKind.QUEUE]
-    in_force = policies_in_force(source.objects, queues, clock)
-    found = {key: _why_inexact(wanted[key], _limits(wanted[key], key, in_force, source.objects)) for key in queues}
+    found = {key: _why_inexact(wanted[key], of) for key, of in limits.items()}
     return {key: why for key, why in found.items() if why}
-
-
-def _why_not_trimmed(body: Body, limits: Mapping[str, Any]) -> str:
-    """Why nothing can be taken from its head, or not what is oldest."""
-    if type_of(body) == STREAM:
-        return "it is a stream"
-    if body["auto_delete"]:
-        return "it is deleted automatically with its last consumer"
-    return "it has priorities" if "max-priority" in limits else ""
 
 
 def _why_inexact(body: Body, limits: Mapping[str, Any] | None) -> str:
     if limits is None:
         return "which policy is in force isn't known"
-    if why := _why_not_trimmed(body, limits):
-        return why
-    named = [name for name in (*_LIMITS, "expires") if name in limits]
-    if "message-ttl" in limits and _DEAD_LETTERS in limits:
+    if type_of(body) == STREAM:
+        return "it is a stream"
+    if body["auto_delete"]:
+        return "it is deleted automatically with its last consumer"
+    named = [name for name in (*_LIMITS, "expires", "max-priority") if name in limits]
+    if "message-ttl" in limits and DEAD_LETTERS in limits:
         named.append("message-ttl with a dead-letter exchange")
     return f"it has {listed(named, len(named))}" if named else ""
 
@@ -114,19 +110,18 @@ def _limits(
     return {**of_policy, **{name.removeprefix("x-"): value for name, value in body["arguments"].items()}}
 
 
-def _fed(settings: StandbySettings, objects: Objects) -> set[ObjectKey]:
-    """The queues that an exchange with a link is bound to, or an exchange without one that gets messages from such."""
-    bindings = [key for key in objects if key.kind is ObjectKind.BINDING]
+def reached(objects: Objects, starts: Iterable[ObjectKey]) -> set[ObjectKey]:
+    """These exchanges and queues, and what bindings lead to from them."""
     by_source: dict[ObjectKey, list[ObjectKey]] = {}
-    for key in bindings:
-        by_source.setdefault(key.ends[0], []).append(key.ends[1])
-    waiting = [each for each in by_source if each.vhost in settings.vhosts and _has_link(each, settings, objects)]
-    found: set[ObjectKey] = set(waiting)
+    for key in objects:
+        if key.kind is ObjectKind.BINDING:
+            by_source.setdefault(key.ends[0], []).append(key.ends[1])
+    found = set(starts)
+    waiting = list(found)
     while waiting:
-        for each in by_source.get(waiting.pop(), ()):
-            if each not in found:
-                found.add(each)
-                waiting.append(each)
+        more = set(by_source.get(waiting.pop(), ())) - found
+        found |= more
+        waiting += more
     return found
 
 
@@ -136,8 +131,8 @@ def _doubts(limits: Mapping[str, Any] | None, *, is_fed: bool) -> Iterator[str]:
     if limits is None:
         yield "which policy is in force isn't known: a pattern takes too long, or can't be used"
         return
-    has_end = [name for name in _EXPIRE if name in limits]
-    if _DEAD_LETTERS in limits and has_end:
+    has_end = [name for name in ENDS if name in limits]
+    if DEAD_LETTERS in limits and has_end:
         yield f"copies that leave it by {', '.join(has_end)} are dead-lettered here, too: they come twice"
     if "expires" in limits:
         yield "it expires unless it is used, and nobody uses it here: it is deleted with its messages, and made again"

@@ -16,6 +16,7 @@ from agent.core.standby.copies import (
     bindings_from_json,
     copies_of,
     inexact,
+    limits_of,
     without,
 )
 from agent.core.standby.settings import StandbySettings
@@ -45,7 +46,7 @@ def standby(vhosts: Any = None) -> StandbySettings:
 def found(source: ClusterObjects, wanted: StandbySettings | None = None) -> StandbyCopies:
     settings = wanted or standby()
     plan = plan_migration(source, empty(), choose(source, settings.vhosts), with_traps=False)
-    return copies_of(settings, source, plan.wanted)
+    return copies_of(settings, source, plan.wanted, limits_of(source, plan.wanted))
 
 
 def doubts(*arguments: dict[str, Any], policies: tuple[dict[str, Any], ...] = ()) -> list[str]:
@@ -143,7 +144,7 @@ def test_doubts_of_policies() -> None:
     [
         (queue(x_queue_type="stream"), "it is a stream"),
         ({**queue(), "auto_delete": True}, "it is deleted automatically with its last consumer"),
-        (queue(x_max_priority=5), "it has priorities"),
+        (queue(x_max_priority=5), "it has max-priority"),
         (queue(x_max_length=5), "it has max-length"),
         (queue(x_message_ttl=5, x_dead_letter_exchange="d"), "it has message-ttl with a dead-letter exchange"),
         (queue(x_message_ttl=5), None),
@@ -152,4 +153,4 @@ def test_doubts_of_policies() -> None:
 def test_queues_of_which_not_exactly_the_copies_can_be_taken_out(listed: dict[str, Any], why: str | None) -> None:
     source = cluster(queues=[listed])
     wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
-    assert inexact(source, wanted).get(Q) == why
+    assert inexact(wanted, limits_of(source, wanted)).get(Q) == why
