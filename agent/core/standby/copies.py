@@ -47,10 +47,10 @@ class StandbyCopies:
 
 
 def limits_of(source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0) -> QueueLimits:
-    """Of the queues that the standby is to have."""
+    """Of the queues that the standby is to have, as they are at the source."""
     queues = sorted((key for key in wanted if key.kind is ObjectKind.QUEUE), key=str)
     in_force = policies_in_force(source.objects, queues, clock)
-    return {key: _limits(wanted[key], key, in_force, source.objects) for key in queues}
+    return {key: _limits(source.objects[key], key, in_force, source.objects) for key in queues}
 
 
 def copies_of(settings: StandbySettings, source: ClusterObjects, wanted: Objects, limits: QueueLimits) -> StandbyCopies:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, Release, exchange_key, queue_key, type_of
+from agent.core.migration.objects import Objects, Release, exchange_key, queue_key, type_of
 from agent.core.standby.copies import DEAD_LETTERS, ENDS, QueueLimits, reached
 from agent.core.standby.definitions import QueueDefinition, consumer_timeout, standing_doubt
 from agent.core.standby.settings import StandbySettings
 
 _KEY: Final = "dead-letter-routing-key"
 _UNKNOWN: Final = "which policy is in force isn't known"
-_AUTO_DELETE: Final = "it is deleted automatically with its last consumer, as who takes messages is"
+AUTO_DELETE: Final = "it is deleted automatically with its last consumer, even with one that only takes copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def trim_terms(
     settings: StandbySettings,
     source: ClusterObjects,
     release: Release,
-    wanted: Mapping[ObjectKey, Body],
+    wanted: Objects,
     of: QueueLimits,
 ) -> TrimTerms:
     """`release` is that of the standby, `of` the settings in force of the wanted queues."""
@@ -38,7 +38,7 @@ def trim_terms(
     timeouts: dict[ObjectKey, float | None] = {}
     for key, limits in of.items():
         if limits is None or wanted[key]["auto_delete"]:
-            never[key] = _UNKNOWN if limits is None else _AUTO_DELETE
+            never[key] = _UNKNOWN if limits is None else AUTO_DELETE
             continue
         kind = type_of(wanted[key])
         at_source = QueueDefinition(kind, limits, _short(source.release), dead_letters=key in there)

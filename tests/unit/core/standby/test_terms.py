@@ -12,7 +12,7 @@ from agent.core.migration.selection import choose
 from agent.core.standby.copies import limits_of
 from agent.core.standby.definitions import StandingDoubt
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.terms import TrimTerms, trim_terms
+from agent.core.standby.terms import AUTO_DELETE, TrimTerms, trim_terms
 from tests.unit.core.migration.clusters import ALL, HERE, NEW, OLD, binding, cluster, empty, exchange, policy, queue
 
 Q = queue_key("v", "q")
@@ -50,7 +50,7 @@ def test_a_timeout_that_the_source_has(release: Any, arguments: dict[str, Any], 
         (queue(x_max_length=3), StandingDoubt.LIMITED),
         (
             {**queue(), "auto_delete": True},
-            "it is deleted automatically with its last consumer, as who takes messages is",
+            AUTO_DELETE,
         ),
     ],
 )
