@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.core.migration.objects import Objects, Release, exchange_key, queue_key, type_of
+from agent.core.migration.objects import ClusterObjects, ObjectKey, Objects, Release, exchange_key, queue_key, type_of
 from agent.core.standby.copies import DEAD_LETTERS, ENDS, QueueLimits, reached
 from agent.core.standby.definitions import QueueDefinition, consumer_timeout, standing_doubt
 from agent.core.standby.settings import StandbySettings
