@@ -1,4 +1,4 @@
-"""Nothing that the source has is ever taken from its copy, whatever happens; and each safeguard of the rule is needed."""
+"""Nothing that the source has is ever taken from its copy, whatever happens, and safeguards of the rule are needed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ def test_nothing_is_lost_in_any_history(first: int) -> None:
     assert not [seed for seed in range(first, first + PART) if lost(seed)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("safeguard", SAFEGUARDS, ids=lambda each: each.name)
-def test_each_safeguard_is_needed(safeguard: Safeguard) -> None:
+def test_the_safeguard_is_needed(safeguard: Safeguard) -> None:
     """In its life, something is lost without it, and nothing with it."""
     careless = without(safeguard)
     found = next((seed for seed in range(SEEDS) if History(safeguard.life, Random(seed), careless).run()), None)
@@ -51,6 +50,6 @@ def test_a_copy_whose_source_is_consumed_stays_short() -> None:
     history = History(QUIET, Random(1), StandbyTrim)
     assert not history.run(720)
     each_step = (1 + QUIET.most_published) / 2
-    longest = (max(AFTER, TIMEOUT) + 12 * LATE) / STEP * each_step
+    longest = (max(AFTER, TIMEOUT) + 15 * LATE) / STEP * each_step
     assert max(history.depths[200:]) < longest
     assert history.copy.taken > 0.8 * 720 * each_step
