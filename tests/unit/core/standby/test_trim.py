@@ -77,7 +77,7 @@ def test_a_queue_whose_consumers_keep_up_needs_not_be_empty() -> None:
     watched = Watched()
     found = watched.see_moving()
     assert (found.messages, found.doubt) == (50, None)
-    again = SourceFigures("one", 5, 500, 1, 495)
+    again = SourceFigures("one", 5, 9000, 1, 8995)
     assert watched.see(again, held=5, seconds=LONG).messages == 50, "what was proven stays so"
 
 
