@@ -1,5 +1,5 @@
-"""What the proof of a trim needs of brokers: each message that enters, and each that is delivered again, is counted, even
-if the channel ends at once; and the order in which a copy is taken."""
+"""What the proof of a trim needs of brokers: each message that enters, and each that is delivered again, is counted,
+even if the channel ends at once; and the order in which a copy is taken."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class Safeguard:
 def without(safeguard: Safeguard) -> type[StandbyTrim]:
     """The class without it. A text that isn't there once is an error: the safeguard was renamed, or is gone."""
     classes: dict[str, object] = {}
+    changed = ModuleType("nothing")
     for part in _PARTS:
         assert part.__file__ is not None
         text = Path(part.__file__).read_text("utf-8")
@@ -64,24 +65,14 @@ SAFEGUARDS: Final = (
     Safeguard("the link may be faster", trim, "gone - self._rule.late", "gone", replace(STOPS, slow_source=LATE_STEPS)),
     Safeguard("nothing waits", source_proof, "and seen.messages == held and", "and", STOPS),
     Safeguard("redeliveries", source_proof, " or first.at - self._late < self._calm_since", "", HELD),
-    Safeguard("redeliveries are seen late", source_proof, "_last_by(now - self._late)", "_last_by(now)", HELD),
     Safeguard("the timeout is waited for", source_proof, "- self._late - self._timeout", "- self._late", HELD_OFTEN),
-    Safeguard("figures of the wait are late", source_proof, "- self._late - self._timeout", "- self._timeout + 60", HELD),
     Safeguard("there is a timeout", trim, "timeout=rule.timeout", "timeout=300.0", replace(HELD, times_out=False)),
     Safeguard("the source restarts", source_proof, " or not seen.continues(last)", "", SOURCE_RESTARTS),
-    Safeguard("the source settles", source_proof, "if now < self._since + self._late:", "if False:", SOURCE_RESTARTS),
-    Safeguard("proofs of before", trim, "if not (is_same_copy and is_same_source):", "if not is_same_copy:",
-        SOURCE_RESTARTS),
     Safeguard("what had entered then", copy_positions, "look = self._last_by(time)", "look = self._now", STOPS),
     Safeguard("and not later", copy_positions, "look = self._last_by(time)", "look = self._last_by(time + 180)", STOPS),
-    Safeguard("depth before entries", copy_positions, "self._last_by(self._now.at - self._late)", "self._now", BURSTS),
     Safeguard("what was taken", copy_positions, "self._taken - self._taken_before(depth)", "0", BURSTS),
-    Safeguard("is removed late", copy_positions, "depth.at - 2 * self._late", "depth.at", BURSTS),
-    Safeguard("the copy restarts", copy_positions, " or seen.identity != self._identity or seen.entered < last.entered",
-        "", COPY_RESTARTS),
-    Safeguard("the copy settles", copy_positions, "if now < self._since + self._late:", "if False:", COPY_RESTARTS),
     Safeguard("positions of before", trim, "if not (is_same_copy and is_same_source):", "if not is_same_source:",
         COPY_RESTARTS),
-    Safeguard("what is held is looked at again", copy_positions, "0.0 if depth is None else depth.at - self._late", "1e9",
-        replace(BURSTS, expiration=0.5)),
+    Safeguard("what is held is looked at again", copy_positions, "0.0 if depth is None else depth.at - self._late",
+        "1e9", replace(BURSTS, expiration=0.5)),
 )  # fmt: skip

@@ -28,9 +28,19 @@ class Watched:
         self, source: SourceFigures | None = EMPTY, copy: CopyFigures | None = FEW, *, seconds: float = EVERY,
         taken: int = 0, held: int = 0,
     ) -> Allowance:  # fmt: skip
+        found = Allowance(0, None)
         for _ in range(int(seconds / EVERY)):
             self.now += EVERY
             found = self.trim.look(self.now, source, copy, taken=taken, held=held)
+        return found
+
+    def see_moving(self, *, redelivered_every: int | None = None, is_counted: bool = True) -> Allowance:
+        """Five messages are with consumers at each look, each time others."""
+        found = Allowance(0, None)
+        for number in range(int(3 * LONG / EVERY)):
+            redelivered = number // redelivered_every if redelivered_every else 0
+            seen = SourceFigures("one", 5, 100 + number, redelivered if is_counted else None, 95 + number)
+            found = self.see(seen, held=5)
         return found
 
 
@@ -65,25 +75,22 @@ def test_messages_that_wait_at_the_source_are_no_proof() -> None:
 
 def test_a_queue_whose_consumers_keep_up_needs_not_be_empty() -> None:
     watched = Watched()
-    for number in range(int(LONG / EVERY)):
-        found = watched.see(SourceFigures("one", 5, 100 + number, 0, 95 + number), held=5)
+    found = watched.see_moving()
     assert (found.messages, found.doubt) == (50, None)
-    again = SourceFigures("one", 5, 500, 1, 495)
+    again = SourceFigures("one", 5, 9000, 1, 8995)
     assert watched.see(again, held=5, seconds=LONG).messages == 50, "what was proven stays so"
 
 
 def test_without_a_timeout_only_an_empty_queue_is_proof() -> None:
     watched = Watched(replace(RULE, timeout=None))
-    for number in range(int(3 * LONG / EVERY)):
-        found = watched.see(SourceFigures("one", 5, 100 + number, 0, 95 + number), held=5)
+    found = watched.see_moving()
     assert (found.messages, found.doubt) == (0, TrimDoubt.UNPROVEN)
     assert watched.see(seconds=LONG).messages == 50
 
 
 def test_redeliveries_are_a_doubt() -> None:
     watched = Watched()
-    for number in range(int(3 * LONG / EVERY)):
-        found = watched.see(SourceFigures("one", 5, 100 + number, number // 20, 95 + number), held=5)
+    found = watched.see_moving(redelivered_every=20)
     assert (found.messages, found.doubt) == (0, TrimDoubt.DELIVERED_AGAIN)
 
 
@@ -105,8 +112,7 @@ def test_figures_that_are_missing_are_a_doubt_and_no_more() -> None:
 
 def test_without_a_count_of_redeliveries_only_an_empty_queue_is_proof() -> None:
     watched = Watched()
-    for number in range(int(3 * LONG / EVERY)):
-        found = watched.see(SourceFigures("one", 5, 100 + number, None, 95 + number), held=5)
+    found = watched.see_moving(is_counted=False)
     assert found.messages == 0
     assert watched.see(SourceFigures("one", 0, None, None, None), seconds=LONG).messages == 50
 
