@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,6 +47,7 @@ class ClusterFigures:
         self._client = client
         self._uptimes: Mapping[str, int] = {}
         self._restarts = 0
+        self._seen_down: Counter[tuple[str, str]] = Counter()
 
     async def look(self, vhosts: Iterable[str]) -> dict[tuple[str, str], QueueFigures]:
         """By vhost and name. Raises BrokerError."""
@@ -53,7 +55,7 @@ class ClusterFigures:
         counts = overview.get("disable_stats") is not True and overview.get("rates_mode") != "none"
         self._note(await self._client.nodes())
         return {
-            (vhost, each["name"]): self._figures(each, counts=counts)
+            (vhost, each["name"]): self._figures((vhost, each["name"]), each, counts=counts)
             for vhost in vhosts
             for each in await self._client.queue_figures(vhost)
         }
@@ -71,10 +73,13 @@ class ClusterFigures:
             self._restarts += 1
         self._uptimes = uptimes
 
-    def _figures(self, answer: QueueFiguresAnswer, *, counts: bool) -> QueueFigures:
+    def _figures(self, queue: tuple[str, str], answer: QueueFiguresAnswer, *, counts: bool) -> QueueFigures:
+        """One that isn't running has no figures, and is another queue when it is back."""
         is_running = answer.get("state") in RUNNING
+        if not is_running:
+            self._seen_down[queue] += 1
         where = answer.get("leader") or answer.get("node")
-        identity = f"{self._restarts} {where} {is_running}"
+        identity = f"{self._restarts} {where} {self._seen_down[queue]}"
         if not is_running:
             return QueueFigures(identity, None, None, None, None, None, None, None)
         stats: Any = answer.get("message_stats", {}) if counts else None

@@ -15,6 +15,10 @@ from agent.definitions.models import values
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import MAY_BE_EMPTY, AlsoWritten, Name, Regexes, key
 
+SHORTEST_AFTER: Final = 300
+SHORTEST_KEEP: Final = 1_800
+KEEP_MORE: Final = 1_200
+
 
 class StandbyVhostModel(StrictModel):
     """What is kept in step in one vhost."""
@@ -88,6 +92,17 @@ class StandbyModel(StrictModel):
         default_factory=TrimModel,
         description="`off`, or what goes earlier than by `keep`: by default what the source consumed 30 minutes ago.",
     )
+
+    def check(self, spot: Spot) -> None:
+        """Why: docs/decisions/0068-standby-trim.md"""
+        after, keep = self.trim.after, self.keep
+        if after is not None and after < SHORTEST_AFTER:
+            spot.error("trim.after: at least 5 minutes, as brokers' figures are late", "trim", "after")
+        elif after is not None and keep is not None and keep < max(after, SHORTEST_KEEP) + KEEP_MORE:
+            spot.warn(
+                "keep: copies go by it before 'trim' takes them; write 20m more than 30m and 'after'",
+                "keep",
+            )
 
     def to_core(self, spot: Spot) -> StandbySettings:
         vhosts = {name: each.to_core(spot.at("vhosts", name)) for name, each in self.vhosts.items()}

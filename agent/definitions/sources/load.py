@@ -213,7 +213,10 @@ class _Loading(OpenDocument):
             return None
         spot = self._spot.at("standby")
         found = check(StandbyModel, self._raw["standby"], spot)
-        return None if found is None else found.to_core(spot)
+        if found is None:
+            return None
+        found.check(spot)
+        return found.to_core(spot)
 
     def _section(self, key: str, model: type[AnyModel], least: Mapping[str, Any]) -> AnyModel | None:
         """`least` is a valid section, used if the only problem is a value that is unknown on this machine."""

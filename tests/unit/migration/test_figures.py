@@ -82,6 +82,14 @@ def test_the_same_queue_a_moment_later() -> None:
     assert first.identity == second.identity
 
 
+def test_a_queue_that_was_down_is_another_one() -> None:
+    down = {"queues/v": [{**QUEUE, "state": "down"}]}
+    first, gone, back = asyncio.run(Broker().looks(down, {"queues/v": [QUEUE]}))
+    assert gone.messages is None
+    assert back.messages == 3
+    assert first.identity != back.identity
+
+
 def test_nodes_that_do_not_say_for_how_long_they_have_run() -> None:
     with pytest.raises(TransientError):
         asyncio.run(Broker().looks({"nodes": [{"name": "a", "running": True}]}))
