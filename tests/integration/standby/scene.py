@@ -35,11 +35,12 @@ class StandbyScene:
         return Site(self.node, VHOST)
 
     def fill(self) -> None:
-        """Two exchanges, one bound to the other, each with a queue."""
+        """Two exchanges, one bound to the other, each with a queue; the second one is a quorum queue."""
         self.source_node.admin.vhost(VHOST)
         self.source.exchange("orders").exchange("audit", "fanout")
         self.source.queue("#", name="orders", exchange="orders")
-        self.source.queue("", name="audit", exchange="audit")
+        self.source_node.admin.queue(VHOST, "audit", arguments={"x-queue-type": "quorum"})
+        self.source.bind(name="audit", exchange="audit")
         self.source_node.admin.bind(VHOST, "orders", "audit", "#", to_exchange=True)
 
     def write(self, **more: Any) -> None:

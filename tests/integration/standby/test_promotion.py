@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.integration.standby.scene import VHOST, StandbyScene
@@ -37,8 +39,20 @@ def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScen
     assert again["since"] == done["since"]
 
 
+@pytest.mark.versions
+@pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None), ("sid", "sid")])
+def test_a_switchover_between_releases(
+    standby_on: Callable[[str | None, str | None], StandbyScene], source_release: str | None, release: str | None
+) -> None:
+    switch_over(standby_on(source_release, release))
+
+
 @pytest.mark.thorough
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
+    switch_over(standby)
+
+
+def switch_over(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
     standby.wait_in_step()
