@@ -1,4 +1,5 @@
-"""`migrate`: reads the definitions of two clusters, and makes at the target what it lacks.
+"""`migrate`: reads the definitions of two clusters, and makes at the target what it lacks. And the standby, which goes on
+with that, and takes over.
 
-It deletes nothing but its own scratch vhosts, and writes nothing to the source.
+It deletes no objects but its own scratch vhosts. At a source it changes nothing, but that a switchover moves messages.
 """
