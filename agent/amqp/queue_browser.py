@@ -116,6 +116,11 @@ async def count_ready(channel: Channel, queue: str) -> int:
     return int(found["messages"])
 
 
+async def count_consumers(channel: Channel, queue: str) -> int:
+    found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    return int(found["consumers"])
+
+
 @asynccontextmanager
 async def browse(
     connection: Connection,

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from agent.cli import agent_commands, file_commands, move_commands, output, quarantine
+from agent.cli import agent_commands, file_commands, move_commands, output, quarantine, standby_commands
 from agent.cli.options import (
     BAD_CONFIGURATION,
     BAD_USE,
@@ -37,6 +37,7 @@ app = typer.Typer(
 for each in (file_commands, agent_commands, move_commands):
     app.add_typer(each.app)
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(standby_commands.app, name="standby")
 
 
 @app.callback(invoke_without_command=True)

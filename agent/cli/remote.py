@@ -82,6 +82,10 @@ class Remote:
         """The causes of trouble, most important first."""
         return self._get("/api/causes", dict)
 
+    def standby(self) -> dict[str, Any] | None:
+        """None where no standby is configured."""
+        return self._find("/api/standby")
+
     def transitions(self, *, after: int) -> list[dict[str, Any]]:
         """The last changes of status of all links with a greater number, oldest first."""
         return self._get(f"/api/transitions?after={after}", list)

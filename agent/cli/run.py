@@ -43,6 +43,8 @@ from agent.tasks import GuardedTasks
 from agent.version import VERSION
 
 END_PATIENCE: Final = 2.0
+STANDBY_TASK: Final = "keep the standby in step"
+LOOK_FOR_STANDBY: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
 """A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
 there are eight while so many links open, and as many while they close."""
@@ -130,6 +132,7 @@ async def _run(
             lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board
         ),
     )
+    tasks.keep(STANDBY_TASK, lambda: _keep_in_step(supervisor, board))
     await stop.wait()
     log.info("stopping")
     await tasks.end(END_PATIENCE)  # whatever becomes of them, what is in flight is settled
@@ -139,6 +142,16 @@ async def _run(
     await server.stop()
     log.info("stopped")
     deadline.settled()
+
+
+async def _keep_in_step(supervisor: Supervisor, board: Board) -> None:
+    """Imports what that needs only once a configuration asks for it."""
+    while True:
+        if supervisor.configuration.settings.standby is not None:
+            from agent.migration.standby import keep_in_step
+
+            await keep_in_step(lambda: supervisor.configuration, board)
+        await asyncio.sleep(LOOK_FOR_STANDBY)
 
 
 def _board() -> Board:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
+
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
 
 
 class Histograms(StrEnum):
@@ -101,3 +105,4 @@ class Settings:
     downstream: DownstreamSettings
     agent: AgentSettings = AgentSettings()
     sources: SourceSettings = field(default_factory=SourceSettings)
+    standby: StandbySettings | None = None

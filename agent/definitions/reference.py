@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.definitions.document import yaml
-from agent.definitions.models import clusters, downstream_objects, settings, shovel
+from agent.definitions.models import clusters, downstream_objects, settings, shovel, standby
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.schema import DocumentModel, build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
@@ -66,6 +66,9 @@ _SECTIONS: tuple[tuple[str, type[StrictModel]], ...] = (
     ("`agent.cleanup-after`", settings.CleanupModel),
     ("`downstream`", clusters.DownstreamModel),
     ("`definitions`", settings.SourcesModel),
+    ("`standby`", standby.StandbyModel),
+    ("`standby.trim`", standby.TrimModel),
+    ("`standby.vhosts.NAME`", standby.StandbyVhostModel),
     ("`upstreams.NAME`", clusters.UpstreamModel),
     ("`downstream.ssl-options`, `upstreams.NAME.ssl-options`", clusters.SslOptionsModel),
     ("`upstream-sets.NAME[]`", clusters.SetMemberModel),

@@ -18,6 +18,7 @@ from agent.definitions.models.downstream_objects import BindingModel, ExchangeMo
 from agent.definitions.models.migration import MigrationModel
 from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.shovel import ShovelModel
+from agent.definitions.models.standby import StandbyModel
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import MAY_BE_EMPTY, Name, key
 
@@ -54,6 +55,7 @@ class DocumentModel(SectionsModel):
     agent: Annotated[AgentModel, MAY_BE_EMPTY] = key("The agent itself.")
     downstream: DownstreamModel = Field(description="The cluster that the agent runs beside; mandatory.")
     definitions: Annotated[SourcesModel, MAY_BE_EMPTY] = key("Sources of definitions besides this file.")
+    standby: StandbyModel = key("Keeps the downstream in step with another cluster.")
     vhosts: Annotated[dict[Name, Annotated[SectionsModel, MAY_BE_EMPTY]], MAY_BE_EMPTY] = key(
         "The same six sections for other vhosts; at the top level they are for `/`."
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.model import Exchange, Policy, Queue, VhostDefinitions, VhostState
+from agent.core.rules.names import PROMOTED
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
@@ -36,6 +37,7 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
         client.overview(), client.vhosts(), read_native_links(client), read_native_shovels(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
+    await _take_standby(configuration, client, keeper)
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
     parameters = keeper.in_force(DefinitionSource.PARAMETERS).definitions
@@ -59,6 +61,15 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
             *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
         ),
     )
+
+
+async def _take_standby(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> None:
+    """A standby has its links until it is promoted; which is noted on the broker, where any host can do it."""
+    standby, definitions = configuration.settings.standby, configuration.definitions
+    if standby is None or await client.global_parameter(PROMOTED) is not None:
+        keeper.forget(DefinitionSource.STANDBY)
+    else:
+        keeper.take(DefinitionSource.STANDBY, lambda: SourceReading(standby.links(definitions)))
 
 
 @dataclass(frozen=True, slots=True)

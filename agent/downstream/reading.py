@@ -28,6 +28,8 @@ class DefinitionSource(StrEnum):
     PARAMETERS = "parameters"
     POLICIES = "policies"
     GLOBAL = "global parameter"
+    STANDBY = "standby"
+    """What follows from the section of that name, until a promotion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from agent.amqp.broker_events import BrokerEvent
+from agent.core.rules.names import PROMOTED
 from agent.errors import TransientError
 from agent.tasks import run_until_first
 
 # The broker's parameters that matter; others change with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
-GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name"})
+GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name", PROMOTED})
 
 FILE_INTERVAL = 1.0
 FILE_INTERVAL_CHANGING = 0.5  # after a change was found, until it is complete

@@ -105,10 +105,32 @@ class QueueCountsAnswer(TypedDict):
     message_stats: NotRequired[Any]
 
 
+class QueueFiguresAnswer(TypedDict):
+    """What a queue holds and what went through it since the broker began to count, all of it seconds old; and where it
+    is. Of a quorum queue that is its `leader`."""
+
+    name: str
+    state: NotRequired[Any]
+    node: NotRequired[Any]
+    leader: NotRequired[Any]
+    messages: NotRequired[Any]
+    messages_unacknowledged: NotRequired[Any]
+    consumers: NotRequired[Any]
+    message_stats: NotRequired[Any]
+
+
 class ConnectionAnswer(TypedDict):
     """`protocol` is text such as "AMQP 0-9-1"; of AMQP 1.0 "AMQP 1-0", and "AMQP 1.0" before 4.0."""
 
     protocol: NotRequired[Any]
+
+
+class ClientAnswer(TypedDict):
+    """A connection as it is named to people: a client may give its connection a name."""
+
+    user: NotRequired[Any]
+    peer_host: NotRequired[Any]
+    client_properties: NotRequired[Any]
 
 
 class BindingAnswer(TypedDict):
@@ -161,6 +183,7 @@ class NodeAnswer(TypedDict):
 
     name: str
     running: NotRequired[Any]
+    uptime: NotRequired[Any]
     enabled_plugins: NotRequired[Any]
     mem_alarm: NotRequired[Any]
     disk_free_alarm: NotRequired[Any]

@@ -8,6 +8,7 @@ from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
     BindingAnswer,
+    ClientAnswer,
     ConnectionAnswer,
     ConsumerAnswer,
     ExchangeAnswer,
@@ -19,6 +20,7 @@ from agent.management.answers import (
     PolicyAnswer,
     QueueAnswer,
     QueueCountsAnswer,
+    QueueFiguresAnswer,
     ShapeError,
     ShovelAnswer,
     TopicPermissionAnswer,
@@ -35,6 +37,9 @@ _ADMINISTRATOR = "the tag administrator"
 _MONITORING = "the tag monitoring or administrator"
 _QUEUE_COUNT_COLUMNS = "name,messages," + ",".join(
     f"message_stats.{name}" for name in ("publish", "ack", "deliver_no_ack", "get_no_ack")
+)
+_QUEUE_FIGURE_COLUMNS = "name,state,node,leader,messages,messages_unacknowledged,consumers," + ",".join(
+    f"message_stats.{name}" for name in ("publish", "deliver_get", "redeliver", "ack", "deliver_no_ack", "get_no_ack")
 )
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
@@ -132,6 +137,18 @@ class ManagementClient(Transport):
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
         return await self._of_vhost(vhost, path, QueueCountsAnswer)
 
+    async def queue_figures(self, vhost: str) -> list[QueueFiguresAnswer]:
+        return await self._of_vhost(
+            vhost, f"queues/{encode(vhost)}?columns={_QUEUE_FIGURE_COLUMNS}", QueueFiguresAnswer
+        )
+
+    async def queue_depths(self, vhost: str) -> dict[str, int | None]:
+        """The messages of each queue, ready and unacknowledged; None where the broker doesn't show it. Seconds old."""
+        path = f"queues/{encode(vhost)}?columns=name,messages"
+        answers = await self._of_vhost(vhost, path, QueueCountsAnswer)
+        found = {each["name"]: each.get("messages") for each in answers}
+        return {name: depth if isinstance(depth, int) else None for name, depth in found.items()}
+
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         return await self._of_vhost(vhost, f"bindings/{encode(vhost)}?{_columns(BindingAnswer)}", BindingAnswer)
 
@@ -148,6 +165,11 @@ class ManagementClient(Transport):
         """The connections to the vhost; only its own where the user has not the tag monitoring."""
         path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
         return await self._of_vhost(vhost, path, ConnectionAnswer)
+
+    async def clients(self, vhost: str) -> list[ClientAnswer]:
+        """The same, with who they are."""
+        path = f"vhosts/{encode(vhost)}/connections?{_columns(ClientAnswer)}"
+        return await self._of_vhost(vhost, path, ClientAnswer)
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""

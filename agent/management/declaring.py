@@ -36,6 +36,10 @@ class DeclaringClient(ManagementClient):
         else:
             await self.write("PUT", f"{_LISTS[key.kind]}/{vhost}/{name}", body, needs=needs)
 
+    async def set_global_parameter(self, name: str, value: object) -> None:
+        body = {"name": name, "value": value}
+        await self.write("PUT", f"global-parameters/{encode(name)}", body, needs="the tag policymaker")
+
     async def delete_scratch(self, vhost: str) -> None:
         """Delete a vhost with all in it, if its name is that of a scratch vhost."""
         if not vhost.startswith(SCRATCH_PREFIX):

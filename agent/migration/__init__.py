@@ -1,4 +1,5 @@
-"""`migrate`: reads the definitions of two clusters, makes at the target what it lacks, and moves the messages.
+"""`migrate`: reads the definitions of two clusters, makes at the target what it lacks, and moves the messages. And the
+standby, which goes on with copying, and takes over.
 
-It deletes nothing but its own scratch vhosts, and writes nothing to the source.
+It deletes no objects but its own scratch vhosts. At a source it changes nothing, but that a switchover moves messages.
 """

@@ -121,6 +121,8 @@ class Follower:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     chance: Callable[[], float] = lambda: 0.5
+    planned: Callable[[], Awaitable[MigrationPlan]] | None = None
+    """What to do instead of all that the target lacks."""
     _refused: dict[ObjectKey, tuple[Body, float, str]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -140,8 +142,12 @@ class Follower:
                 self.report(found)
                 await self.sleep(BETWEEN)
 
-    async def _round(self) -> CopyRound:
+    async def _plan(self) -> MigrationPlan:
         plan, _, _ = await look(self.clusters, self.selection, with_traps=False)
+        return plan
+
+    async def _round(self) -> CopyRound:
+        plan = await self._plan() if self.planned is None else await self.planned()
         bodies, now = {action.key: action.body for action in plan.actions}, self.clock()
         self._refused = {
             key: (body, until, reason)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
@@ -18,6 +18,9 @@ from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
 from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from agent.core.standby.status import StandbyStatus
 
 MOST_DELETED: Final = 1_000
 MOST_NAMES: Final = 10_000
@@ -99,6 +102,7 @@ class Board:
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
     quarantine_depth: QuarantineDepth = QuarantineDepth()
+    standby: StandbyStatus | None = None  # None where the cluster is to be no standby
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)

@@ -18,6 +18,7 @@ from agent.errors import Side
 from agent.status import native
 from agent.status.board import Board
 from agent.status.entry import BoardEntry, Gauges, Meter
+from agent.status.standby import standby_links
 
 Sample = tuple[str, str, float]
 """The suffix of the metric's name, further labels as text that begins with a comma, and a value."""
@@ -323,6 +324,18 @@ def _by_status(board: Board, *, shovels: bool) -> dict[str, float]:
     return {f'status="{state}"': found[state] for state in (native.SHOVEL_STATES if shovels else native.LINK_STATES)}
 
 
+def _in_step(board: Board) -> dict[str, float]:
+    status = board.standby
+    if status is None or status.promoted_at is not None:
+        return {}
+    return {"": int(not status.why_not_in_step(standby_links(board), board.clock()))}
+
+
+def _repeats(board: Board) -> dict[str, float]:
+    found = None if board.standby is None else board.standby.repeats_at_most
+    return {} if found is None else {"": found}
+
+
 AGENT_METRICS: Final = (
     AgentMetric(
         "federation_agent_config_reload_success",
@@ -370,6 +383,16 @@ AGENT_METRICS: Final = (
         "Errors that the agent did not expect, by the task in which they happened.",
         labels=("task",),
         read=lambda board: {labelled({"task": task}): count for task, count in board.errors.counts.items()},
+    ),
+    AgentMetric(
+        "federation_agent_standby_in_step",
+        "Whether the standby is in step with its source; no value without one, or after a promotion.",
+        read=_in_step,
+    ),
+    AgentMetric(
+        "federation_agent_standby_repeats_messages",
+        "The most messages that a promotion now would repeat; no value while unknown.",
+        read=_repeats,
     ),
     AgentMetric(
         "rabbitmq_federation_links",

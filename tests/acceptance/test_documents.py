@@ -2,9 +2,9 @@
 
 A fence says what is in it: `yaml` is a migration file, or a configuration or a part of one, to which the mandatory
 section is added where it is missing; `console` holds commands, one a line; `text` is output, and a bare fence a
-drawing. Commands are the agent's own, which have to exit 0 in a folder with an `agent.yaml` and a `migration.yaml`
-between two brokers and a 2.x `rabbitmq.config`, or `make` with targets of the Makefile, which are run elsewhere, or
-those of `install.md`, which `tests/deploy/test_install.py` runs. There are no others.
+drawing. Commands are the agent's own, which have to exit 0 in a folder with an `agent.yaml`, a `migration.yaml` and
+a `standby.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make` with targets of the Makefile, which are run
+elsewhere, or those of `install.md`, which `tests/deploy/test_install.py` runs. There are no others.
 """
 
 import json
@@ -154,6 +154,11 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: L
         for end, node in (("source", second_broker), ("target", broker))
     }
     (tmp_path / "migration.yaml").write_text(yaml.safe_dump({**ends, "vhosts": {vhost: None}}))
+    of_source = {"uri": second_broker.uri("")[:-1], "management": second_broker.management_uri()}
+    standby = {"of": "origin", "vhosts": {vhost: None}}
+    own = {"uri": broker.uri(), "management": broker.management_uri()}
+    written = {"downstream": own, "upstreams": {"origin": of_source}, "standby": standby}
+    (tmp_path / "standby.yaml").write_text(yaml.safe_dump(written))
     export = broker.admin.get("definitions", vhost)
     (tmp_path / "definitions.json").write_text(json.dumps({**export, "rabbit_version": "3.10.8"}))
     with second_broker.admin.temporary_vhost(vhost):

@@ -21,6 +21,7 @@ ALLOWED: Final = {
     ("amqp/connection_pool.py", "Pool.acquire"): "awaited by everybody who wants the connection",
     ("links/exchange/link.py", "ExchangeSession.open"): "awaits the connections and the flow",
     ("migration/copying.py", "copy"): "awaits all, and raises the first error",
+    ("migration/switching.py", "SwitchingOver._each"): "awaits all, and raises the first error",
     ("migration/rehearsing.py", "_in_any_case"): "awaits it, also once it is cancelled",
 }
 

@@ -9,6 +9,14 @@ import hashlib
 
 AGENT_PREFIX = "federation-agent: "
 QUEUE_PREFIX = "federation: "
+STANDBY = f"{AGENT_PREFIX}standby"
+"""What the agent defines for its standby: the set, and the policies that federate."""
+PROMOTED = "federation-agent-promoted"
+"""The global parameter that ends a standby; its value says since when."""
+HELD_BACK = "federation-agent-held-back"
+"""The global parameter that remembers what a promotion makes, as the source may be gone by then."""
+SWITCHED = "federation-agent-switchover"
+"""The global parameter that remembers how far a switchover is, so that it can be repeated."""
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
 _LONGEST_REPLY = 255

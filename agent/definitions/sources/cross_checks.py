@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from time import process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
+from agent.core.settings import DownstreamSettings
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost, mapping
+
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
 
 _KEY = "forward-unrouted"
 
@@ -110,6 +114,34 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
     value = mapping(raw).get(key)
     if isinstance(value, str) and value:
         yield what, value, spot.at(key)
+
+
+def check_standby(
+    standby: StandbySettings, downstream: DownstreamSettings, definitions: Definitions, spot: Spot
+) -> None:
+    """Reports an upstream of the source that isn't defined in this file and its exports, or can't be used for all of
+    it: over HTTP each vhost has its own name."""
+    if not downstream.management:
+        spot.error("a standby needs downstream.management, the address of its HTTP API", key=True)
+    for vhost in standby.vhosts:
+        upstream = standby.upstream(vhost, definitions)
+        if upstream is None:
+            hint = did_you_mean(standby.of, definitions.of(vhost).upstreams)
+            spot.error(f"upstream {quoted(standby.of)} isn't defined in vhost {quoted(vhost)} or '/'{hint}", "of")
+            return
+        if not upstream.management:
+            spot.error(f"upstream {quoted(standby.of)} needs 'management', the address of its HTTP API", "of")
+            return
+        if upstream.management != standby.management(definitions):
+            spot.error(f"the upstreams {quoted(standby.of)} of its vhosts need the same 'management'", "of")
+            return
+        if any(uri.vhost(vhost) != vhost for uri in upstream.uris):
+            spot.error(
+                f"upstream {quoted(standby.of)} leads to another vhost than {quoted(vhost)}: write its URI without a "
+                "vhost, or another upstream of this name in that vhost",
+                "of",
+            )
+            return
 
 
 def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:

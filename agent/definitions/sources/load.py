@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
@@ -25,9 +25,10 @@ from agent.definitions.document.findings import (
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
+from agent.definitions.models.standby import StandbyModel
 from agent.definitions.models.validation import AnyModel, check
 from agent.definitions.models.values import kind_of
-from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
+from agent.definitions.sources.cross_checks import OtherSources, check_references, check_standby, check_unrouted
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts, mapping
 from agent.definitions.sources.exports import Bindings, MergedExports, read_exports
 from agent.definitions.sources.keeper import SourceReading, merge
@@ -35,9 +36,12 @@ from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem, Severity
 from agent.read_file import read_file
 
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
+
 FREE = "x-"
 """The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""
-ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
+ROOT_KEYS = ("agent", "downstream", "definitions", "standby", *SECTIONS, VHOSTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ class _Loading(OpenDocument):
         exports = read_exports(paths, self._spot.at("definitions", "files"), strict=self._strict)
         is_broker_read = settings is None or settings.sources.management
         definitions = self._definitions(exports, is_open=sources is None, is_broker_read=is_broker_read)
+        if settings is not None and settings.standby is not None:
+            check_standby(settings.standby, settings.downstream, definitions, self._spot.at("standby"))
         raise_errors(self._problems)
         warn_of_written_secrets(self._tree, self._spot)
         if settings is None:
@@ -208,7 +214,18 @@ class _Loading(OpenDocument):
             if "management" in sources.model_fields_set:
                 self._spot.warn(_NO_API, "definitions", "management")
             settings = replace(settings, management=False)
-        return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
+        standby = self._standby()
+        return Settings(downstream.to_core(), agent.to_core(self._directory), settings, standby), sources
+
+    def _standby(self) -> StandbySettings | None:
+        if self._raw.get("standby") is None:
+            return None
+        spot = self._spot.at("standby")
+        found = check(StandbyModel, self._raw["standby"], spot)
+        if found is None:
+            return None
+        found.check(spot)
+        return found.to_core(spot)
 
     def _section(self, key: str, model: type[AnyModel], least: Mapping[str, Any]) -> AnyModel | None:
         """`least` is a valid section, used if the only problem is a value that is unknown on this machine."""

@@ -35,6 +35,7 @@ from agent.status.http.responses import (
     refuse,
     scraped,
 )
+from agent.status.standby import standby_view
 from agent.status.views import history_view, link_view, overview, sample_view
 
 ACTIONS: Final = ("restart", "pause", "resume")
@@ -98,6 +99,7 @@ class HttpApi:
             web.delete("/api/causes/{id}/ack", self._ack),
             web.get("/api/summary", self._summary),
             web.get("/api/fleet", self._fleet),
+            web.get("/api/standby", self._standby),
             web.get("/api/openapi.json", self._openapi),
             web.get("/api/links", self._links),
             web.get("/api/events", self._events),
@@ -171,6 +173,13 @@ class HttpApi:
         """The fleet. It waits for peers outside the limit: other large responses don't wait for them."""
         found = await self._peers.fleet()
         async with self._connections.large_response():
+            return answer(found)
+
+    async def _standby(self, _: web.Request) -> web.Response:
+        async with self._connections.large_response():
+            found = standby_view(self._board)
+            if found is None:
+                raise NotFound(text="no standby is configured: the configuration has no section 'standby'")
             return answer(found)
 
     async def _openapi(self, _: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from agent.status.fleet import AgentSummary, FleetView
 from agent.status.history import Range
 from agent.status.json_schema import Count, Json, LinkId, object_schema, schema_of
 from agent.status.native import NativeLink, NativeShovel
+from agent.status.standby import StandbyQueueView, StandbyView
 from agent.status.views import AgentOverview, LinkView, LinkWithHistory
 
 
@@ -58,6 +59,8 @@ NAMED: Final = {
     LinkBindingsView: "LinkBindings",
     LinkWithHistory: "LinkWithHistory",
     TransitionView: "Transition",
+    StandbyQueueView: "StandbyQueue",
+    StandbyView: "Standby",
     NativeLink: "NativeLink",
     NativeShovel: "NativeShovel",
 }
@@ -119,12 +122,14 @@ RESPONSES: Final[Json] = {
     "Refused": _json("Refused; the error says why.", Error),
     "NoCause": _json("There is no such cause.", Error),
     "NoLink": _json("There is no such link.", Error),
+    "NoStandby": _json("The configuration has no section `standby`.", Error),
     "NoVhost": _json("There is no such vhost.", Error),
 }
 _REFUSED: Final = {status: _ref("responses", "Refused") for status in ("400", "401", "403")}  # by the guard
 _NO_CAUSE: Final = {"404": _ref("responses", "NoCause")}
 _NO_LINK: Final = {"404": _ref("responses", "NoLink")}
 _NO_VHOST: Final = {"404": _ref("responses", "NoVhost")}
+_NO_STANDBY: Final = {"404": _ref("responses", "NoStandby")}
 _ASKED: Final = {"204": {"description": "Asked for."}}
 
 
@@ -202,6 +207,12 @@ _OPERATIONS: Final = (
         "fleet",
         "The summaries of this agent and of those in `agent.peers`.",
         _ok("The agents.", FleetView),
+    ),
+    _operation(
+        "GET /api/standby",
+        "standby",
+        "Whether the standby is in step with its source, and what a promotion now would mean.",
+        _ok("The standby.", StandbyView) | _NO_STANDBY,
     ),
     _operation("GET /api/links", "listLinks", "All links.", _ok("Links.", list[LinkView]), query="OfVhost"),
     _operation(

@@ -12,7 +12,7 @@ from agent.cli.main import app
 from agent.pipeline.options import parse
 
 GROUP: Any = typer.main.get_command(app)
-GROUPS = ("migrate", "quarantine")
+GROUPS = ("migrate", "quarantine", "standby")
 COMMANDS = {
     **{name: command for name, command in GROUP.commands.items() if name not in {*GROUPS, "report"}},
     **{f"{group} {name}": each for group in GROUPS for name, each in GROUP.commands[group].commands.items()},

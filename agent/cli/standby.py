@@ -1,0 +1,221 @@
+"""How `standby …` goes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.cli import output
+from agent.cli.options import INTERRUPTED, OK
+from agent.cli.remote import Remote, RemoteError
+from agent.cli.signals import until_signal
+from agent.core.text.quantities import counted, in_full
+from agent.errors import PermanentError, UsageError
+
+if TYPE_CHECKING:
+    from agent.core.standby.settings import StandbySettings
+    from agent.definitions.sources.load import Configuration
+    from agent.migration.promoting import Promotion
+    from agent.migration.reading import ClusterPair
+    from agent.migration.switching import Switchover
+
+NOT_IN_STEP: Final = 4
+LEFT: Final = 4
+NO_STANDBY: Final = 5
+MOST_HELD_BACK: Final = 20
+
+
+def show(remote: Remote, *, form: str) -> int:
+    found = remote.standby()
+    if found is None:
+        output.complain(f"federation-agent: {remote.where}: it keeps no standby; see docs/standby.md")
+        return NO_STANDBY
+    if form == "json":
+        output.say_json(found)
+    else:
+        for line in _lines(found):
+            output.say(line)
+    return OK if found["in_step"] else NOT_IN_STEP
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"cluster {found['cluster']!r} is {'' if found['in_step'] else 'not '}in step with upstream {found['of']!r}"
+    for why in found["why_not"]:
+        yield f"  {why}"
+    lag = found["lag_seconds"]
+    waiting = found["waiting"]
+    yield (
+        f"{counted(found['links'], 'link')}; lag "
+        + ("not measured, as no 'probe' is set" if lag is None else in_full(lag))
+        + "; "
+        + ("how much waits isn't known" if waiting is None else counted(waiting, "message waits", "messages wait"))
+    )
+    repeats = found["repeats_at_most"]
+    yield "a promotion now repeats " + ("an unknown number" if repeats is None else f"at most {repeats:,}")
+    for binding in found["held_back"][:MOST_HELD_BACK]:
+        yield f"made at a promotion: {binding}"
+    if (more := len(found["held_back"]) - MOST_HELD_BACK) > 0:
+        yield f"and {more:,} more; --format json has them all"
+    if found["queues"]:
+        yield f"{'SOURCE':>10}  {'HERE':>10}  QUEUE"
+    for queue in found["queues"]:
+        source, here = ("-" if queue[side] is None else f"{queue[side]:,}" for side in ("source", "here"))
+        yield f"{source:>10}  {here:>10}  {queue['vhost']}/{queue['queue']}"
+        for doubt in queue["doubts"]:
+            yield f"{'':>22}  ! {doubt}"
+
+
+def promote(file: Path, remote: Remote, *, failover: bool, is_dry: bool, form: str) -> int:
+    from agent.definitions.sources.load import load_configuration
+    from agent.migration.standby import open_standby
+
+    configuration = load_configuration(str(file), environment=os.environ)
+    settings = configuration.settings.standby
+    if settings is None:
+        raise UsageError(f"{file} has no section 'standby'")
+
+    async def run(settings: StandbySettings = settings) -> tuple[dict[str, Any], bool]:
+        async with open_standby(configuration, settings) as clusters:
+            return await _Promoting(configuration, settings, clusters, remote).run(failover=failover, is_dry=is_dry)
+
+    found, is_complete = until_signal(run(), INTERRUPTED)
+    if form == "json":
+        output.say_json(found)
+    else:
+        for line in _promotion_lines(found):
+            output.say(line)
+    return OK if is_complete else LEFT
+
+
+def reverse(file: Path, to: Path) -> int:
+    from agent.definitions.sources.load import load_configuration
+    from agent.definitions.sources.reversed_standby import reversed_standby
+
+    configuration = load_configuration(str(file), environment=os.environ)
+    text = reversed_standby(configuration)
+    try:
+        descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # it may hold passwords
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise UsageError(f"--write {str(to)!r}: {error.strerror}") from error
+    output.say(f"written to {to}, for an agent beside the former source: see docs/standby.md before it runs")
+    return OK
+
+
+class _Promoting:
+    def __init__(
+        self, configuration: Configuration, settings: StandbySettings, clusters: ClusterPair, remote: Remote
+    ) -> None:
+        self._configuration = configuration
+        self._settings = settings
+        self._clusters = clusters
+        self._remote = remote
+
+    async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
+        from agent.migration.promoting import end_standby, look_at_promotion, make_bindings
+
+        how = "failover" if failover else "switchover"
+        promotion = await look_at_promotion(self._clusters.target, self._settings)
+        seen = await self._seen()
+        found = _as_json(promotion, seen, how)
+        if promotion.since is not None and promotion.how != how and not failover:
+            raise PermanentError(f"the standby is promoted since {promotion.since}, and clients may use it")
+        switched = None
+        if failover:
+            if not is_dry:
+                asks = None if seen is None else self._has_ended
+                await end_standby(self._clusters.target, promotion, how, asks)
+        else:
+            switched = await self._switch_over(promotion, seen, is_dry=is_dry)
+            found |= _switched_as_json(switched)
+        if is_dry:
+            return found, True
+        if switched is None or not switched.problems:
+            await make_bindings(self._clusters.target, promotion)
+        found |= {
+            "promoted": promotion.is_done,
+            "since": promotion.since,
+            "agent_has_ended": promotion.has_agent_ended,
+            "left": {str(key): reason for key, reason in promotion.left.items()},
+        }
+        return found, promotion.is_done
+
+    async def _switch_over(self, promotion: Promotion, seen: dict[str, Any] | None, *, is_dry: bool) -> Switchover:
+        from agent.migration.promoting import end_standby
+        from agent.migration.switching import SwitchingOver, Switchover, refusal_of
+
+        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain)
+        is_first = promotion.since is None
+        if is_first and (seen is None or not seen["in_step"]):
+            why = "no agent answers that keeps it in step" if seen is None else "; ".join(seen["why_not"])
+            raise PermanentError(f"the standby isn't in step, so it isn't known what would be missing: {why}")
+        if clients := await switching.connected():
+            raise PermanentError(refusal_of(clients))
+        if is_dry:
+            return Switchover()
+        if is_first:
+            await switching.wait_until_drained()
+            await switching.begin()
+        await end_standby(self._clusters.target, promotion, "switchover", self._has_ended)
+        if not promotion.has_agent_ended:
+            raise PermanentError("the agent hasn't ended its links yet: look at its log, and run it again")
+        return await switching.run(is_first=is_first)
+
+    async def _seen(self) -> dict[str, Any] | None:
+        try:
+            return await asyncio.to_thread(self._remote.standby)
+        except RemoteError:
+            return None
+
+    async def _has_ended(self) -> bool:
+        seen = await self._seen()
+        return seen is not None and seen["promoted"] is not None and not seen["links"]
+
+
+def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dict[str, Any]:
+    return {
+        "how": how,
+        "promoted": promotion.since is not None,
+        "since": promotion.since,
+        "agent_answers": seen is not None,
+        "missing": None if seen is None else seen["waiting"],
+        "repeats_at_most": promotion.repeats_at_most,
+        "bindings": [str(key) for key in promotion.bindings],
+    }
+
+
+def _switched_as_json(switched: Switchover) -> dict[str, Any]:
+    return {
+        "moved": sum(queue.kept or 0 for queue in switched.queues),
+        "copies_taken_out": sum(queue.old for queue in switched.queues),
+        "inexact": {str(key): why for key, why in switched.inexact.items()},
+        "problems": switched.problems,
+    }
+
+
+def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["how"] == "failover":
+        missing, repeats = found["missing"], found["repeats_at_most"]
+        at_least = "unknown, as no agent answers that has seen the source" if missing is None else f"{missing:,}"
+        yield f"may be missing, as they waited in links when they were last seen: {at_least}"
+        yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
+    elif "moved" in found:
+        yield f"moved from the source: {found['moved']:,}; copies taken out: {found['copies_taken_out']:,}"
+        for key, why in found["inexact"].items():
+            yield f"{key} keeps its copies, which may be repeated: {why}"
+        for problem in found["problems"]:
+            yield f"left: {problem}"
+    for binding in found["bindings"]:
+        yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
+    for key, reason in found.get("left", {}).items():
+        yield f"left: {key}: {reason}"
+    if "left" not in found:
+        yield "nothing was changed (--dry-run)"
+    elif found["promoted"]:
+        yield f"promoted since {found['since']}"
+        if not found["agent_has_ended"]:
+            yield "no agent has said that its links have ended: one that runs ends them within 30 s"

@@ -1,0 +1,82 @@
+"""What an operator wants of a standby, and the links that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.migration.objects import ObjectKey, ObjectKind
+from agent.core.migration.selection import VhostSelection
+from agent.core.model import (
+    ApplyTo,
+    Choice,
+    Definitions,
+    Federation,
+    LinkSettings,
+    Policy,
+    SetMember,
+    Upstream,
+    UpstreamSet,
+    VhostDefinitions,
+)
+from agent.core.rules.names import STANDBY
+from agent.errors import Place
+
+DEFAULT_VHOST: Final = "/"
+MOST_HOPS: Final = 100
+"""What the source itself got through links has to come, too; loops end at a cluster that a message has been to."""
+_FIXED: Final = LinkSettings(max_hops=MOST_HOPS)
+_FIXED_KEYS: Final = frozenset({"max_hops", "exchange", "forward_unrouted"})
+"""Each exchange comes from its namesake, and what is unroutable there comes by the alternate exchange's own link."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandbySettings:
+    """`of` is the upstream of the source, `keep` the seconds for which messages stay, without end if None. What the
+    source consumed `trim_after` seconds ago goes earlier, unless that is None. `consumer_timeout`: the seconds after
+    which the source's brokers take back what isn't acknowledged, None if that isn't known."""
+
+    of: str
+    vhosts: Mapping[str, VhostSelection]
+    keep: float | None
+    trim_after: float | None
+    consumer_timeout: float | None
+    place: Place
+
+    def upstream(self, vhost: str, definitions: Definitions) -> Upstream | None:
+        """The source as a vhost defines it, or else as the vhost "/" does, for all."""
+        own = definitions.of(vhost).upstreams.get(self.of)
+        return own or definitions.of(DEFAULT_VHOST).upstreams.get(self.of)
+
+    def management(self, definitions: Definitions) -> tuple[HttpUrl, ...]:
+        """The source's HTTP API, which is the same for all vhosts."""
+        found = (self.upstream(vhost, definitions) for vhost in self.vhosts)
+        return next((upstream.management for upstream in found if upstream is not None), ())
+
+    def federates(self, exchange: ObjectKey, *, is_internal: bool) -> bool:
+        """True if the exchange has a link of its own."""
+        choices = self.vhosts[exchange.vhost].choices[ObjectKind.EXCHANGE]
+        return not is_internal and any(choice.pattern.matches(exchange.name) is not False for choice in choices)
+
+    def links(self, definitions: Definitions) -> Definitions:
+        """The definitions that federate the exchanges. `definitions` are those that have the upstream."""
+        return Definitions({vhost: self._of_vhost(vhost, definitions) for vhost in self.vhosts})
+
+    def _of_vhost(self, vhost: str, definitions: Definitions) -> VhostDefinitions:
+        upstream = self.upstream(vhost, definitions)
+        is_own = self.of in definitions.of(vhost).upstreams
+        return VhostDefinitions(
+            upstreams={} if upstream is None or is_own else {self.of: upstream},
+            upstream_sets={STANDBY: UpstreamSet(STANDBY, (SetMember(self.of, _FIXED, _FIXED_KEYS),), self.place)},
+            policies={policy.name: policy for policy in self._policies(vhost)},
+        )
+
+    def _policies(self, vhost: str) -> Iterator[Policy]:
+        """They win over all others: what another one federates here would come without what the source has."""
+        federation = Federation(Choice.SET, STANDBY)
+        for number, choice in enumerate(self.vhosts[vhost].choices[ObjectKind.EXCHANGE]):
+            name = f"{STANDBY} {number + 1}" if number else STANDBY
+            yield Policy(name, choice.pattern.text, ApplyTo.EXCHANGES, inf, federation, choice.place)

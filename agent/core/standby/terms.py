@@ -1,0 +1,78 @@
+"""On which terms each copy of a standby may be trimmed, by the definitions of all queues together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.core.migration.objects import ClusterObjects, ObjectKey, Objects, Release, exchange_key, queue_key, type_of
+from agent.core.standby.copies import DEAD_LETTERS, ENDS, QueueLimits, reached
+from agent.core.standby.definitions import QueueDefinition, consumer_timeout, standing_doubt
+from agent.core.standby.settings import StandbySettings
+
+_KEY: Final = "dead-letter-routing-key"
+_UNKNOWN: Final = "which policy is in force isn't known"
+AUTO_DELETE: Final = "it is deleted automatically with its last consumer, even with one that only takes copies"
+
+
+@dataclass(frozen=True, slots=True)
+class TrimTerms:
+    """Why nothing is taken out of queues, and of the others after how many seconds the source takes back what isn't
+    acknowledged; None if it may never."""
+
+    never: Mapping[ObjectKey, str] = field(default_factory=dict)
+    timeouts: Mapping[ObjectKey, float | None] = field(default_factory=dict)
+
+
+def trim_terms(
+    settings: StandbySettings,
+    source: ClusterObjects,
+    release: Release,
+    wanted: Objects,
+    of: QueueLimits,
+) -> TrimTerms:
+    """`release` is that of the standby, `of` the settings in force of the wanted queues."""
+    there, here = _by_default_exchange(of), reached(source.objects, _dead_letter_exchanges(of))
+    never: dict[ObjectKey, str] = {}
+    timeouts: dict[ObjectKey, float | None] = {}
+    for key, limits in of.items():
+        if limits is None or wanted[key]["auto_delete"]:
+            never[key] = _UNKNOWN if limits is None else AUTO_DELETE
+            continue
+        kind = type_of(wanted[key])
+        at_source = QueueDefinition(kind, limits, _short(source.release), dead_letters=key in there)
+        copy = QueueDefinition(kind, limits, _short(release), dead_letters=key in here)
+        if (doubt := standing_doubt(at_source, copy, sees_priorities=True)) is not None:
+            never[key] = str(doubt)
+        given = settings.consumer_timeout
+        timeouts[key] = None if given is None else consumer_timeout(at_source, given)
+    return TrimTerms(never, timeouts)
+
+
+def _short(release: Release) -> tuple[int, int]:
+    return release[0], release[1]
+
+
+def _by_default_exchange(of: QueueLimits) -> set[ObjectKey]:
+    """Queues that others dead-letter into by their names; where no routing key is given, that may be any of the
+    vhost."""
+    found: set[ObjectKey] = set()
+    for key, limits in of.items():
+        if limits is not None and limits.get(DEAD_LETTERS) == "":
+            named: Any = limits.get(_KEY)
+            found |= (
+                {queue_key(key.vhost, named)} if isinstance(named, str) else {q for q in of if q.vhost == key.vhost}
+            )
+    return found
+
+
+def _dead_letter_exchanges(of: QueueLimits) -> Iterable[ObjectKey]:
+    """Those to which copies may be dead-lettered: nobody rejects them."""
+    for key, limits in of.items():
+        if limits is not None and any(name in limits for name in ENDS):
+            name = limits.get(DEAD_LETTERS)
+            if isinstance(name, str) and name:
+                yield exchange_key(key.vhost, name)
+            elif name == "":
+                yield queue_key(key.vhost, str(limits.get(_KEY, key.name)))

@@ -1,0 +1,86 @@
+"""Makes an independent cluster of a standby: it is noted there, so the agent ends its links, and follows and trims no
+more; then the bindings that waited are made.
+
+Each step can be repeated, on any host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
+from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, QUEUE_PREFIX
+from agent.core.standby.copies import bindings_from_json
+from agent.core.standby.settings import StandbySettings
+from agent.errors import BrokerError, PermanentError
+from agent.management.client import ManagementClient
+from agent.management.declaring import DeclaringClient
+from agent.migration.standby import HOW, SINCE, promoted
+
+ENDS_WITHIN: Final = 45.0
+"""Seconds until the agent has read that it is over: without events of the broker it reads every 30 s."""
+BETWEEN: Final = 1.0
+
+
+@dataclass(slots=True)
+class Promotion:
+    """What is known before, and what was done. `since` is when it was promoted before, and `how`; None if it wasn't.
+    `here` are the messages of the copies."""
+
+    since: str | None
+    how: str | None
+    bindings: Mapping[ObjectKey, Body]
+    here: Mapping[ObjectKey, int | None]
+    is_done: bool = False
+    left: dict[ObjectKey, str] = field(default_factory=dict)
+    has_agent_ended: bool = False
+
+    @property
+    def repeats_at_most(self) -> int | None:
+        known = [each for each in self.here.values() if each is not None]
+        return sum(known) if len(known) == len(self.here) else None
+
+
+async def look_at_promotion(standby: ManagementClient, settings: StandbySettings) -> Promotion:
+    """Raises BrokerError."""
+    here: dict[ObjectKey, int | None] = {}
+    for vhost, selection in settings.vhosts.items():
+        patterns = [choice.pattern for choice in selection.choices[ObjectKind.QUEUE]]
+        for name, depth in (await standby.queue_depths(vhost)).items():
+            is_ours = name.startswith((AGENT_PREFIX, QUEUE_PREFIX))
+            if not is_ours and any(pattern.matches(name) is not False for pattern in patterns):
+                here[queue_key(vhost, name)] = depth
+    held = bindings_from_json(await standby.global_parameter(HELD_BACK))
+    since, how = promoted(await standby.global_parameter(PROMOTED))
+    return Promotion(since, how, held, here)
+
+
+async def end_standby(
+    standby: DeclaringClient, promotion: Promotion, how: str, has_ended: Callable[[], Awaitable[bool]] | None
+) -> None:
+    """`has_ended` asks the agent whether its links have ended, None where none answers. Raises BrokerError."""
+    if promotion.since is None:
+        since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        await standby.set_global_parameter(PROMOTED, {SINCE: since, HOW: how})
+        promotion.since, promotion.how = since, how
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + ENDS_WITHIN
+    while has_ended is not None and not promotion.has_agent_ended and loop.time() < ends:
+        promotion.has_agent_ended = await has_ended()
+        await asyncio.sleep(0 if promotion.has_agent_ended else BETWEEN)
+
+
+async def make_bindings(standby: DeclaringClient, promotion: Promotion) -> None:
+    """Those that were held back. What isn't taken is left, with the reason."""
+    for key, body in promotion.bindings.items():
+        try:
+            await standby.declare(key, body)
+        except PermanentError as error:
+            promotion.left[key] = str(error)
+        except BrokerError as error:
+            promotion.left[key] = f"{error}: run it again"
+    promotion.is_done = not promotion.left

@@ -1,0 +1,205 @@
+"""Keeps a standby in step with its source: its definitions, and what is known of the queues on both sides.
+
+Its links are ordinary ones, see `StandbySettings.links`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from agent.core.addresses.uri import AmqpUri
+from agent.core.migration.difference import MigrationPlan, plan_migration
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
+from agent.core.migration.releases import ObjectionKind
+from agent.core.migration.selection import choose
+from agent.core.rules.names import HELD_BACK, PROMOTED
+from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.status import StandbyStatus
+from agent.core.standby.terms import TrimTerms, trim_terms
+from agent.definitions.sources.load import Configuration
+from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
+from agent.management.client import ManagementClient
+from agent.management.declaring import DeclaringClient
+from agent.migration.copying import CopyRound, Follower
+from agent.migration.figures import ClusterFigures
+from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.trimming import Trimming, rule_of
+from agent.status.board import Board
+from agent.tasks import gather_both, run_until_first
+
+BETWEEN: Final = 10.0
+LOOK_AT_CONFIGURATION: Final = 1.0
+NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
+SINCE: Final = "since"
+HOW: Final = "how"
+TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
+
+log = structlog.get_logger()
+
+
+async def keep_in_step(
+    configuration: Callable[[], Configuration], board: Board, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Until cancelled, whatever the configuration says of a standby."""
+    while True:
+        now = configuration()
+        board.standby = None
+        works = [_until_another(configuration, now, sleep)]
+        if (settings := now.settings.standby) is not None:
+            board.standby = StandbyStatus(settings)
+            works.append(_keep(now, settings, board, sleep))
+        await run_until_first(*works)
+
+
+async def _until_another(
+    configuration: Callable[[], Configuration], now: Configuration, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    while configuration() is now:
+        await sleep(LOOK_AT_CONFIGURATION)
+
+
+async def _keep(
+    configuration: Configuration, settings: StandbySettings, board: Board, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    async with open_standby(configuration, settings) as clusters:
+        standby = _Standby(clusters, settings, board, configuration.settings.downstream.uris)
+        follower = Follower(
+            clusters, settings.vhosts, standby.report, sleep, chance=random.random, planned=standby.planned
+        )
+        await run_until_first(follower.run(), standby.look_at_queues(sleep))
+
+
+@asynccontextmanager
+async def open_standby(configuration: Configuration, settings: StandbySettings) -> AsyncIterator[ClusterPair]:
+    """The HTTP APIs of the source and of the standby."""
+    where, urls = f"upstream {settings.of}", settings.management(configuration.definitions)
+    async with (
+        ManagementClient(urls, where=where, setting=f"management of {where}") as source,
+        DeclaringClient(configuration.settings.downstream.management) as standby,
+    ):
+        yield ClusterPair(source, standby)
+
+
+class _Standby:
+    def __init__(
+        self, clusters: ClusterPair, settings: StandbySettings, board: Board, uris: tuple[AmqpUri, ...]
+    ) -> None:
+        self._clusters = clusters
+        self._there, self._here = ClusterFigures(clusters.source), ClusterFigures(clusters.target)
+        self._trimming = Trimming(uris, settings, asyncio.get_running_loop().time, rule_of(settings))
+        self._taking = asyncio.Lock()
+        self._is_over = False
+        self._settings = settings
+        self._board = board
+        self._status = StandbyStatus(settings)
+        board.standby = self._status
+        self._queues: frozenset[ObjectKey] = frozenset()
+        self._terms = TrimTerms()
+        self._unlike: Mapping[ObjectKey, str] = {}
+        self._known: tuple[Objects, StandbyCopies] | None = None
+
+    async def planned(self) -> MigrationPlan:
+        """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
+        since, _ = promoted(await self._clusters.target.global_parameter(PROMOTED))
+        if since is not None:
+            await self._note_promotion(since)
+            return NOTHING_TO_DO
+        self._status.promoted_at, self._is_over = None, False
+        source, target = await gather_both(
+            read_cluster(self._clusters.source, self._settings.vhosts, is_source=True),
+            read_cluster(self._clusters.target, self._settings.vhosts, is_source=False),
+        )
+        try:
+            chosen = choose(source, self._settings.vhosts)
+        except ConfigurationError as error:
+            raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+        plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
+        copies = self._copies(source, target, plan.wanted)
+        self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
+        self._status.held_back, self._status.doubts = copies.held_back, copies.doubts
+        await self._remember(copies, plan.wanted)
+        self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
+        self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
+        return without(plan, copies.held_back)
+
+    def report(self, found: CopyRound | AgentError) -> None:
+        status = self._status
+        if isinstance(found, AgentError):
+            if status.follow_error != str(found):
+                log.warning("the standby can't follow its source", upstream=self._settings.of, error=str(found))
+            status.follow_error = str(found)
+            return
+        if status.follow_error:
+            log.info("the standby follows its source again", upstream=self._settings.of)
+        if found.account.done:
+            log.info("copied to the standby", **{str(kind): number for kind, number in found.account.done.items()})
+        status.follow_error, status.followed_at = "", self._board.clock()
+        status.left = {**self._unlike, **found.account.left}
+
+    async def _note_promotion(self, since: str) -> None:
+        """Shown only once nothing is held any more: a switchover counts what is ready."""
+        if self._status.promoted_at is None:
+            log.warning("the standby is promoted: it doesn't follow its source any more", since=since)
+        self._is_over = True
+        async with self._taking:
+            await self._trimming.close()
+        self._status.promoted_at = since
+
+    def _copies(self, source: ClusterObjects, target: ClusterObjects, wanted: Objects) -> StandbyCopies:
+        """The same as before where the source hasn't changed: with many policies it takes its time."""
+        if self._known is None or self._known[0] != source.objects:
+            limits = limits_of(source, wanted, time.process_time)
+            self._known = source.objects, copies_of(self._settings, source, wanted, limits)
+            self._terms = trim_terms(self._settings, source, target.release, wanted, limits)
+        return self._known[1]
+
+    async def _remember(self, copies: StandbyCopies, wanted: Objects) -> None:
+        """On the broker, for a promotion on any host once the source is gone."""
+        held = bindings_as_json(copies.held_back, wanted)
+        if await self._clusters.target.global_parameter(HELD_BACK) != {"bindings": held}:
+            await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
+
+    async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        try:
+            while True:
+                try:
+                    await self._look_at_queues()
+                except BrokerError as error:
+                    self._status.depths_error = str(error)
+                await sleep(BETWEEN)
+        finally:
+            await self._trimming.close()
+
+    async def _look_at_queues(self) -> None:
+        vhosts = sorted({key.vhost for key in self._queues})
+        there, here = await gather_both(self._there.look(vhosts), self._here.look(vhosts))
+        at = asyncio.get_running_loop().time()
+        found = {
+            key: (there.get((key.vhost, key.name)), here.get((key.vhost, key.name)))
+            for key in sorted(self._queues, key=str)
+        }
+        status = self._status
+        status.depths = {
+            key: (None if source is None else source.messages, None if copy is None else copy.messages)
+            for key, (source, copy) in found.items()
+        }
+        status.depths_error, status.depths_at = "", self._board.clock()
+        async with self._taking:
+            if status.promoted_at is None and not self._is_over:
+                status.trim_doubts = await self._trimming.look(found, self._terms, at)
+
+
+def promoted(noted: object) -> tuple[str | None, str | None]:
+    """Since when, and how, from what a promotion has noted; None if there was none."""
+    if noted is None:
+        return None, None
+    found = noted if isinstance(noted, dict) else {}
+    return str(found.get(SINCE, "")), str(found.get(HOW, ""))

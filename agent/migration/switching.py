@@ -1,0 +1,293 @@
+"""A switchover to a standby: exact, since the source is there, and nobody is connected to it.
+
+What the source still holds is moved behind the copies; then exactly the copies are taken from the head of each queue,
+by acknowledgement, which dead-letters nothing. So at each moment all that isn't consumed is on one of both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.amqp.connect import connect_any
+from agent.amqp.data.rewriting import Destination
+from agent.amqp.queue_head import QueueHead
+from agent.core.addresses.uri import AmqpUri
+from agent.core.migration.difference import plan_migration
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
+from agent.core.migration.selection import choose
+from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
+from agent.core.standby.copies import inexact, limits_of
+from agent.core.standby.definitions import FEWEST
+from agent.core.standby.settings import StandbySettings
+from agent.core.text.quantities import counted, listed
+from agent.definitions.sources.load import Configuration
+from agent.errors import PermanentError, TransientError
+from agent.links.ends import DOWNSTREAM, End, reachable
+from agent.management.answers import ClientAnswer
+from agent.migration.reading import ClusterPair, read_cluster
+from agent.runtime.move_chooser import MoveOptions
+from agent.runtime.moves import NAME, SETTLING, Move, demand_there
+from agent.tasks import gather_both
+
+QUIET_FOR: Final = 15.0
+"""Seconds in which no figure changes; brokers' are up to ten seconds old."""
+DRAINED_WITHIN: Final = 600.0
+BETWEEN: Final = 2.0
+AT_A_TIME: Final = 8
+TOGETHER: Final = 5_000
+"""Messages of a queue that are taken at a time."""
+MOST_NAMED: Final = 5
+_SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
+_OURS: Final = "federation-agent"
+DONE: Final = "done"
+_NOT_COUNTED: Final = "the switchover was interrupted before its copies were counted"
+SAME_LOOKS: Final = 3
+MOST_FRUITLESS: Final = 3
+_CHANGES: Final = "figures of its queues, or of those here, still change"
+
+
+@dataclass(slots=True)
+class SwitchedQueue:
+    """A queue as it is switched over: `old` are the copies that were there when it began, `kept` what stays here."""
+
+    key: ObjectKey
+    old: int
+    kept: int | None = None
+    moved: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Switchover:
+    """What was done. `inexact` are the queues that keep their copies, with the reasons."""
+
+    queues: list[SwitchedQueue] = field(default_factory=list)
+    inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> list[str]:
+        return [f"{each.key}: {each.problem}" for each in self.queues if each.problem]
+
+
+class SwitchingOver:
+    """`say` tells an operator what is waited for."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: StandbySettings,
+        clusters: ClusterPair,
+        say: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._configuration = configuration
+        self._settings = settings
+        self._clusters = clusters
+        self._say = say
+        self._sleep = sleep
+
+    async def connected(self) -> list[str]:
+        """The clients of the vhosts on both sides, but for agents' own connections. Raises BrokerError."""
+        found: list[str] = []
+        for client, where in ((self._clusters.source, "source"), (self._clusters.target, "standby")):
+            tags = (await client.whoami()).get("tags", ())
+            if not _SEES_CONNECTIONS.intersection(tags.split(",") if isinstance(tags, str) else tags):
+                raise PermanentError(
+                    f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag "
+                    "monitoring"
+                )
+            for vhost in self._settings.vhosts:
+                clients = await client.clients(vhost)
+                found += [
+                    f"{_described(each)} in vhost {vhost!r} of the {where}"
+                    for each in clients
+                    if not _is_ours(each, self._users(vhost, is_source=client is self._clusters.source))
+                ]
+        return found
+
+    def _users(self, vhost: str, *, is_source: bool) -> set[str]:
+        end = self._source_end(vhost) if is_source else self._end(vhost)
+        return {uri.login[0] for uri in end.uris}
+
+    async def wait_until_drained(self) -> None:
+        """Until the links have brought everything and nothing changes on either side. Raises BrokerError."""
+        ends = time.monotonic() + DRAINED_WITHIN
+        before: object = None
+        since = 0.0
+        while True:
+            there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
+            waiting = sum(depth or 0 for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX))
+            now = time.monotonic()
+            if (there, here) != before or waiting:
+                before, since = (there, here), now
+            elif now - since >= QUIET_FOR:
+                return
+            if now > ends:
+                raise TransientError(
+                    f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: "
+                    + (f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES)
+                )
+            self._say(f"waiting until nothing moves: {waiting:,} in links")
+            await self._sleep(BETWEEN)
+
+    async def _depths(self, *, is_source: bool) -> dict[ObjectKey, int | None]:
+        client = self._clusters.source if is_source else self._clusters.target
+        return {
+            queue_key(vhost, name): depth
+            for vhost in self._settings.vhosts
+            for name, depth in (await client.queue_depths(vhost)).items()
+        }
+
+    async def begin(self) -> None:
+        """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more."""
+        await self._clusters.target.set_global_parameter(SWITCHED, {})
+
+    async def run(self, *, is_first: bool) -> Switchover:
+        """Each step is done for all queues and noted before the next begins, so it can be repeated. Raises
+        BrokerError."""
+        noted = await self._clusters.target.global_parameter(SWITCHED)
+        if isinstance(noted, dict) and noted.get(DONE) is True:
+            return Switchover()
+        names, left = await self._chosen()
+        queues = _noted(noted)
+        if queues is None and not is_first:
+            return Switchover(inexact=left | dict.fromkeys(names, _NOT_COUNTED))
+        if queues is None:
+            queues = await self._each([SwitchedQueue(key, 0) for key in names], self._count_old)
+            await self._note(queues)
+        found = Switchover(queues, left)
+        if any(each.kept is None for each in queues):
+            await self._each(queues, self._move)
+            await self._each(queues, self._count_kept)
+            if found.problems:
+                return found
+            await self._note(queues)
+        await self._each(queues, self._drop)
+        if not found.problems:
+            await self._note(queues, is_done=True)
+        return found
+
+    async def _chosen(self) -> tuple[list[ObjectKey], dict[ObjectKey, str]]:
+        """The queues to switch over, and those that keep their copies."""
+        source = await read_cluster(self._clusters.source, self._settings.vhosts, is_source=True)
+        nothing = ClusterObjects("", source.release)
+        wanted = plan_migration(source, nothing, choose(source, self._settings.vhosts), with_traps=False).wanted
+        left = inexact(wanted, limits_of(source, wanted, time.process_time))
+        return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
+
+    async def _note(self, queues: Sequence[SwitchedQueue], *, is_done: bool = False) -> None:
+        found = [
+            {"vhost": each.key.vhost, "queue": each.key.name, "old": each.old, "kept": each.kept} for each in queues
+        ]
+        await self._clusters.target.set_global_parameter(SWITCHED, {"queues": found, DONE: is_done})
+
+    async def _each(
+        self, queues: list[SwitchedQueue], do: Callable[[SwitchedQueue], Awaitable[None]]
+    ) -> list[SwitchedQueue]:
+        waiting = list(reversed(queues))
+
+        async def work() -> None:
+            while waiting:
+                await do(waiting.pop())
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_A_TIME, len(queues))):
+                group.create_task(work())
+        return queues
+
+    async def _count_old(self, queue: SwitchedQueue) -> None:
+        queue.old = await self._ready(queue)
+
+    async def _move(self, queue: SwitchedQueue) -> None:
+        options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
+        move = Move(self._source_end(queue.key.vhost), self._end(queue.key.vhost), options)
+        await move.run()
+        account = move.account
+        queue.moved = account.moved
+        if account.error is not None or account.left or account.notes:
+            why = [*account.notes, *(f"{reason} {number:,}" for reason, number in account.left.items())]
+            queue.problem = "; ".join([*why, *([] if account.error is None else [str(account.error)])])
+
+    async def _count_kept(self, queue: SwitchedQueue) -> None:
+        """What is behind the copies. It takes a moment until a quorum queue counts all."""
+        before, same = -1, 0
+        while same < SAME_LOOKS:
+            found = await self._ready(queue)
+            before, same = found, same + 1 if found == before else 0
+            await self._sleep(SETTLING)
+        queue.kept = before - queue.old
+        if queue.kept < queue.moved:
+            queue.problem = queue.problem or f"{queue.moved - queue.kept:,} of its copies went by themselves meanwhile"
+
+    async def _drop(self, queue: SwitchedQueue) -> None:
+        """Take copies from the head until only what was moved is left."""
+        kept = queue.kept or 0
+        async with AsyncExitStack() as opened:
+            end = self._end(queue.key.vhost)
+            connection = await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost)
+            opened.push_async_callback(connection.close)
+            fruitless = 0
+            while (more := await self._ready(queue) - kept) > 0:
+                head = QueueHead(connection, queue.key.name)
+                await head.hold(max(min(more, TOGETHER), FEWEST))
+                fruitless = 0 if head.held else fruitless + 1
+                if head.has_priorities:
+                    await head.close()
+                    queue.problem = "its messages have priorities, so its first ones aren't the oldest: it keeps copies"
+                    return
+                head.acknowledge(min(more, head.held))
+                await self._sleep(SETTLING)
+                await head.close()
+                if fruitless == MOST_FRUITLESS:
+                    queue.problem = f"{more:,} of its copies can't be taken: does it have a consumer?"
+                    return
+
+    async def _ready(self, queue: SwitchedQueue) -> int:
+        end = self._end(queue.key.vhost)
+        async with await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost) as found:
+            return int((await demand_there(found, "queue", queue.key.name))["messages"])
+
+    def _end(self, vhost: str) -> End:
+        return End(DOWNSTREAM, tuple(uri.in_vhost(vhost) for uri in self._own), vhost)
+
+    def _source_end(self, vhost: str) -> End:
+        upstream = self._settings.upstream(vhost, self._configuration.definitions)
+        uris = () if upstream is None else upstream.uris
+        return End(f"upstream {self._settings.of}", reachable(uris, vhost, self._own), vhost)
+
+    @property
+    def _own(self) -> tuple[AmqpUri, ...]:
+        return self._configuration.settings.downstream.uris
+
+
+def refusal_of(clients: Sequence[str]) -> str:
+    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
+
+
+def _is_ours(client: ClientAnswer, users: set[str]) -> bool:
+    properties: Any = client.get("client_properties")
+    product = properties.get("product") if isinstance(properties, dict) else None
+    return product == _OURS and client.get("user") in users
+
+
+def _described(client: ClientAnswer) -> str:
+    properties: Any = client.get("client_properties")
+    name = properties.get("connection_name") if isinstance(properties, dict) else None
+    named = f" ({name})" if isinstance(name, str) and name else ""
+    return f"user {str(client.get('user', '?'))!r} of host {client.get('peer_host', '?')!s}{named}"
+
+
+def _noted(value: object) -> list[SwitchedQueue] | None:
+    entries = value.get("queues") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        return None
+    return [
+        SwitchedQueue(queue_key(str(each["vhost"]), str(each["queue"])), int(each["old"]), each.get("kept"))
+        for each in entries
+        if isinstance(each, dict) and {"vhost", "queue", "old"} <= each.keys()
+    ]

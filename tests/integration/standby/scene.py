@@ -1,0 +1,83 @@
+"""What tests of a standby share: two brokers, one vhost of the same name, the agent, and the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+VHOST: Final = "shop"
+IN_STEP_WITHIN: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyScene:
+    lab: Lab
+    directory: Path
+    source_node: Node
+    node: Node
+    agent: Agent
+
+    @property
+    def source(self) -> Site:
+        return Site(self.source_node, VHOST)
+
+    @property
+    def here(self) -> Site:
+        return Site(self.node, VHOST)
+
+    def fill(self) -> None:
+        """Two exchanges, one bound to the other, each with a queue; the second one is a quorum queue."""
+        self.source_node.admin.vhost(VHOST)
+        self.source.exchange("orders").exchange("audit", "fanout")
+        self.source.queue("#", name="orders", exchange="orders")
+        self.source_node.admin.queue(VHOST, "audit", arguments={"x-queue-type": "quorum"})
+        self.source.bind(name="audit", exchange="audit")
+        self.source_node.admin.bind(VHOST, "orders", "audit", "#", to_exchange=True)
+
+    def write(self, **more: Any) -> None:
+        origin = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
+        standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "1h"} | more
+        self.agent.write(upstreams={"origin": origin}, standby=standby)
+
+    def start(self) -> None:
+        self.write()
+        self.agent.start()
+
+    def run(self, *arguments: str, status: int = 0) -> dict[str, Any]:
+        command = ("standby", *arguments, "--format", "json")
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=120)
+        assert ran.status == status, ran
+        assert "guest" not in ran.out + ran.err
+        found: dict[str, Any] = json.loads(ran.out)
+        return found
+
+    def status(self) -> dict[str, Any]:
+        command = ("standby", "status", "-c", "agent.yaml", "--format", "json")
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=60)
+        return dict(json.loads(ran.out)) if ran.status in {0, 4} and ran.out else {}
+
+    def wait_in_step(self) -> dict[str, Any]:
+        def is_in_step() -> dict[str, Any]:
+            assert self.agent.alive, self.agent.log.read_text()
+            found = self.status()
+            return found if found.get("in_step") else {}
+
+        return eventually(is_in_step, IN_STEP_WITHIN, what=f"in step, not {self.status()}")
+
+    def depths(self) -> dict[str, tuple[int | None, int | None]]:
+        return {each["queue"]: (each["source"], each["here"]) for each in self.status().get("queues", ())}
+
+    def wait_depths(self, **wanted: tuple[int, int]) -> None:
+        eventually(lambda: self.depths() == wanted, what=f"{wanted}, not {self.depths()}")
+
+    def publish(self, bodies: Iterable[str]) -> None:
+        self.source.publish(bodies, exchange="orders")

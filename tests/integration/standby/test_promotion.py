@@ -1,0 +1,68 @@
+"""A standby that takes over: once its source is gone, and with its source there, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.standby.scene import VHOST, StandbyScene
+
+
+def _is_bound(standby: StandbyScene) -> bool:
+    found = standby.node.admin.get("exchanges", VHOST, "orders", "bindings", "source")
+    return any(each["destination_type"] == "exchange" and each["destination"] == "audit" for each in found)
+
+
+@pytest.mark.thorough
+def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScene) -> None:
+    standby.fill()
+    standby.start()
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    standby.wait_depths(orders=(10, 10), audit=(10, 10))
+    standby.source_node.stop()
+    dry = standby.run("promote", "-c", "agent.yaml", "--failover", "--dry-run")
+    assert (dry["promoted"], dry["repeats_at_most"], len(dry["bindings"])) == (False, 20, 1)
+    assert not _is_bound(standby)
+    done = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert (done["promoted"], done["agent_has_ended"], done["left"]) == (True, True, {})
+    assert _is_bound(standby)
+    standby.here.publish(["new"], exchange="orders")
+    expected = [*map(str, range(10)), "new"]
+    assert standby.here.take(11, queue="orders") == expected
+    assert standby.here.take(11, queue="audit") == expected
+    found = standby.status()
+    assert not found["in_step"]
+    assert "promoted" in found["why_not"][0]
+    again = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert again["since"] == done["since"]
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None), ("sid", "sid")])
+def test_a_switchover_between_releases(
+    standby_on: Callable[[str | None, str | None], StandbyScene], source_release: str | None, release: str | None
+) -> None:
+    switch_over(standby_on(source_release, release))
+
+
+@pytest.mark.thorough
+def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
+    switch_over(standby)
+
+
+def switch_over(standby: StandbyScene) -> None:
+    standby.fill()
+    standby.start()
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    standby.wait_depths(orders=(10, 10), audit=(10, 10))
+    assert len(standby.source.take(10, queue="audit")) == 10
+    standby.publish(map(str, range(10, 13)))
+    done = standby.run("promote", "-c", "agent.yaml", "--switchover")
+    assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
+    assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]
+    assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
+    again = standby.run("promote", "-c", "agent.yaml", "--switchover")
+    assert again["promoted"]

@@ -1,0 +1,156 @@
+"""What a copy needs beyond an ordinary one: bindings that wait, and what is doubtful of queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from agent.core.migration.difference import plan_migration
+from agent.core.migration.objects import ClusterObjects, ObjectKind, queue_key
+from agent.core.migration.selection import choose
+from agent.core.standby.copies import (
+    StandbyCopies,
+    bindings_as_json,
+    bindings_from_json,
+    copies_of,
+    inexact,
+    limits_of,
+    without,
+)
+from agent.core.standby.settings import StandbySettings
+from tests.unit.core.migration.clusters import (
+    ALL,
+    HERE,
+    NEW,
+    OLD,
+    binding,
+    choice,
+    cluster,
+    clusters,
+    empty,
+    exchange,
+    policy,
+    queue,
+    selecting,
+)
+
+Q = queue_key("v", "q")
+
+
+def standby(vhosts: Any = None) -> StandbySettings:
+    return StandbySettings("origin", vhosts or ALL, 3600.0, 1800.0, None, HERE)
+
+
+def found(source: ClusterObjects, wanted: StandbySettings | None = None) -> StandbyCopies:
+    settings = wanted or standby()
+    plan = plan_migration(source, empty(), choose(source, settings.vhosts), with_traps=False)
+    return copies_of(settings, source, plan.wanted, limits_of(source, plan.wanted))
+
+
+def doubts(*arguments: dict[str, Any], policies: tuple[dict[str, Any], ...] = ()) -> list[str]:
+    """Of a queue with these arguments, that an exchange is bound to."""
+    lists: dict[str, Any] = {"exchanges": [exchange()], "bindings": [binding("x", "q")], "policies": policies}
+    given_arguments = {name: value for each in arguments for name, value in each.items()}
+    return [each.doubt for each in found(cluster(OLD, queues=[queue(**given_arguments)], **lists)).doubts]
+
+
+def test_a_binding_to_an_exchange_with_a_link_waits() -> None:
+    inner = {**exchange("inner"), "internal": True}
+    source = cluster(
+        exchanges=[exchange("x"), exchange("y"), inner],
+        queues=[queue()],
+        bindings=[
+            binding("x", "y", to_exchange=True),
+            binding("x", "inner", to_exchange=True),
+            binding("inner", "y", to_exchange=True),
+            binding("y", "amq.topic", to_exchange=True),
+            binding("x", "q"),
+        ],
+    )
+    copies = found(source)
+    assert sorted((key.name, key.destination) for key in copies.held_back) == [
+        ("inner", "y"),
+        ("x", "y"),
+        ("y", "amq.topic"),
+    ]
+    plan = plan_migration(source, empty(), choose(source, ALL), with_traps=False)
+    left = without(plan, copies.held_back)
+    assert not {action.key for action in left.actions} & {*copies.held_back}
+    assert len(left.actions) == len(plan.actions) - 3
+
+
+def test_a_binding_to_an_exchange_without_a_link_is_made_at_once() -> None:
+    source = cluster(
+        exchanges=[exchange("x"), {**exchange("inner"), "internal": True}],
+        bindings=[binding("x", "inner", to_exchange=True)],
+    )
+    assert found(source).held_back == ()
+
+
+@given(clusters(OLD))
+def test_what_is_held_back_survives_being_remembered(source: ClusterObjects) -> None:
+    plan = plan_migration(source, empty(NEW), choose(source, ALL), with_traps=False)
+    held = [key for key in plan.wanted if key.kind is ObjectKind.BINDING and key.to_exchange]
+    remembered = bindings_from_json({"bindings": bindings_as_json(held, plan.wanted)})
+    assert remembered == {key: plan.wanted[key] for key in held}
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"bindings": 1}, {"bindings": [1, {}, {"vhost": "v"}]}])
+def test_what_others_wrote_there_is_left_out(value: object) -> None:
+    assert bindings_from_json(value) == {}
+
+
+def test_a_plain_queue_has_no_doubts() -> None:
+    assert doubts() == []
+
+
+def test_a_queue_that_no_chosen_exchange_feeds() -> None:
+    source = cluster(exchanges=[exchange()], queues=[queue()], bindings=[binding("x", "q")])
+    [doubt] = found(source, standby(selecting(choice(".*"), exchanges="^other"))).doubts
+    assert doubt.queue == Q
+    assert "can't be copied" in doubt.doubt
+
+
+def test_a_queue_that_is_fed_through_another_exchange() -> None:
+    inner = {**exchange("inner"), "internal": True}
+    bindings = [binding("x", "inner", to_exchange=True), binding("inner", "q")]
+    assert found(cluster(exchanges=[exchange(), inner], bindings=bindings, queues=[queue()])).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"x_message_ttl": 1, "x_dead_letter_exchange": "d"}, "come twice"),
+        ({"x_expires": 1}, "it is deleted with its messages"),
+        ({"x_max_length": 1}, "drops its oldest"),
+        ({"x_max_length": 1, "x_overflow": "reject-publish"}, "its link waits"),
+        ({"x_queue_type": "stream"}, "offsets"),
+    ],
+)
+def test_doubts_of_arguments(arguments: dict[str, Any], says: str) -> None:
+    [doubt] = doubts(arguments)
+    assert says in doubt
+
+
+def test_doubts_of_policies() -> None:
+    [doubt] = doubts(policies=(policy(message_ttl=1, dead_letter_exchange="d"),))
+    assert "come twice" in doubt
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (queue(x_queue_type="stream"), "it is a stream"),
+        ({**queue(), "auto_delete": True}, "it is deleted automatically with its last consumer"),
+        (queue(x_max_priority=5), "it has max-priority"),
+        (queue(x_max_length=5), "it has max-length"),
+        (queue(x_message_ttl=5, x_dead_letter_exchange="d"), "it has message-ttl with a dead-letter exchange"),
+        (queue(x_message_ttl=5), None),
+    ],
+)
+def test_queues_of_which_not_exactly_the_copies_can_be_taken_out(listed: dict[str, Any], why: str | None) -> None:
+    source = cluster(queues=[listed])
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    assert inexact(wanted, limits_of(source, wanted)).get(Q) == why

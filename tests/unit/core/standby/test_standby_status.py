@@ -1,0 +1,71 @@
+"""In step or not, and why; and the links of a standby."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from agent.core.addresses.uri import parse
+from agent.core.migration.objects import queue_key
+from agent.core.model import Definitions, Exchange, ExchangeLink, LinkSettings, Upstream, VhostDefinitions, VhostState
+from agent.core.rules.names import STANDBY
+from agent.core.rules.resolve import resolve
+from agent.core.standby.settings import MOST_HOPS, StandbySettings
+from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
+from tests.unit.core.migration.clusters import ALL, HERE
+
+SETTINGS = StandbySettings("origin", ALL, 3600.0, 1800.0, None, HERE)
+WORKING = StandbyLinks(2)
+NOW = 1_000.0
+Q = queue_key("v", "q")
+
+
+def in_step() -> StandbyStatus:
+    return StandbyStatus(SETTINGS, followed_at=NOW, depths_at=NOW, depths={Q: (1, 3), queue_key("v", "p"): (0, 4)})
+
+
+def test_in_step() -> None:
+    assert in_step().why_not_in_step(WORKING, NOW + LATE) == ()
+    assert in_step().repeats_at_most == 7
+
+
+def test_what_is_unknown_makes_the_number_of_repeats_unknown() -> None:
+    status = in_step()
+    status.depths = {Q: (1, None)}
+    assert status.repeats_at_most is None
+
+
+@pytest.mark.parametrize(
+    ("change", "links", "says"),
+    [
+        ({"followed_at": None}, WORKING, "definitions were followed not yet"),
+        ({"followed_at": NOW - LATE - 1}, WORKING, "definitions were followed 1 min"),
+        ({"follow_error": "no answer"}, WORKING, "ago: no answer"),
+        ({"depths_error": "no answer"}, WORKING, "queues were looked at 0 s ago: no answer"),
+        ({"left": {Q: "refused"}}, WORKING, "1 object is not as at the source: queue 'q' in vhost 'v': refused"),
+        ({}, StandbyLinks(), "no link brings messages"),
+        ({}, StandbyLinks(2, ("'x' (backoff)",)), "1 link doesn't work: 'x' (backoff)"),
+        ({"promoted_at": "2026-01-01"}, WORKING, "it was promoted at 2026-01-01"),
+    ],
+)
+def test_not_in_step(change: dict[str, object], links: StandbyLinks, says: str) -> None:
+    status = in_step()
+    for name, value in change.items():
+        setattr(status, name, value)
+    [why] = status.why_not_in_step(links, NOW)
+    assert says in why
+
+
+def test_links_come_from_namesakes_and_win_over_other_policies() -> None:
+    settings = LinkSettings(exchange="elsewhere", forward_unrouted=True, probe=10.0)
+    upstream = Upstream("origin", (parse("amqp://source"),), HERE, settings)
+    definitions = SETTINGS.links(Definitions({"/": VhostDefinitions(upstreams={"origin": upstream})}))
+    exchanges = {"x": Exchange("x", "topic"), "inner": Exchange("inner", "topic", internal=True)}
+    found = resolve(definitions, {"v": VhostState(exchanges)})
+    [link] = found.links
+    assert isinstance(link, ExchangeLink)
+    assert (link.name, link.remote_name, link.policy, link.upstream) == ("x", "x", STANDBY, "origin")
+    assert (link.settings.max_hops, link.settings.forward_unrouted, link.settings.probe) == (MOST_HOPS, False, 10.0)
+    assert definitions.of("v").policies[STANDBY].priority == inf
+    assert found.problems == ()

@@ -1,0 +1,73 @@
+"""On which terms copies may be trimmed: what their definitions never allow, and what the source takes back when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.migration.difference import plan_migration
+from agent.core.migration.objects import ClusterObjects, queue_key
+from agent.core.migration.selection import choose
+from agent.core.standby.copies import limits_of
+from agent.core.standby.definitions import StandingDoubt
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.terms import AUTO_DELETE, TrimTerms, trim_terms
+from tests.unit.core.migration.clusters import ALL, HERE, NEW, OLD, binding, cluster, empty, exchange, policy, queue
+
+Q = queue_key("v", "q")
+
+
+def terms(source: ClusterObjects, consumer_timeout: float | None = None) -> TrimTerms:
+    settings = StandbySettings("origin", ALL, 3600.0, 1800.0, consumer_timeout, HERE)
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    return trim_terms(settings, source, NEW, wanted, limits_of(source, wanted))
+
+
+def test_a_plain_queue_is_trimmed_by_what_is_seen_empty() -> None:
+    found = terms(cluster(queues=[queue()]))
+    assert (found.never, found.timeouts) == ({}, {Q: None})
+
+
+@pytest.mark.parametrize(
+    ("release", "arguments", "seconds"),
+    [
+        (OLD, {}, 3000.0),
+        (OLD, {"x_consumer_timeout": 60_000}, 60.0),
+        (NEW, {}, None),
+        (NEW, {"x_queue_type": "quorum"}, 3000.0),
+    ],
+)
+def test_a_timeout_that_the_source_has(release: Any, arguments: dict[str, Any], seconds: float | None) -> None:
+    assert terms(cluster(release, queues=[queue(**arguments)]), 3000.0).timeouts == {Q: seconds}
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (queue(x_queue_type="stream"), StandingDoubt.STREAM),
+        (queue(x_max_priority=3), StandingDoubt.PRIORITIES),
+        (queue(x_max_length=3), StandingDoubt.LIMITED),
+        (
+            {**queue(), "auto_delete": True},
+            AUTO_DELETE,
+        ),
+    ],
+)
+def test_what_is_never_trimmed(listed: dict[str, Any], why: str) -> None:
+    assert terms(cluster(queues=[listed])).never == {Q: why}
+
+
+def test_a_queue_that_another_dead_letters_into_by_its_name() -> None:
+    other = queue("other", x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    assert terms(cluster(queues=[queue(), other])).never == {Q: StandingDoubt.DEAD_LETTERED}
+
+
+def test_a_queue_that_copies_are_dead_lettered_into() -> None:
+    source = cluster(
+        exchanges=[exchange("dead"), exchange("dead2")],
+        queues=[queue(), queue("other"), queue("third", x_dead_letter_exchange="dead")],
+        bindings=[binding("dead", "dead2", to_exchange=True), binding("dead2", "q")],
+        policies=[policy(pattern="^third", message_ttl=1)],
+    )
+    assert terms(source).never == {Q: StandingDoubt.DEAD_LETTERED_HERE}

@@ -1,0 +1,108 @@
+"""A standby as the API, the metrics and the command show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.amqp.data.splice import Counts
+from agent.cli.standby import LEFT, NO_STANDBY, NOT_IN_STEP, show
+from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.migration.objects import queue_key
+from agent.core.rules.names import STANDBY
+from agent.core.standby.copies import StandbyDoubt
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.status import StandbyStatus
+from agent.status.board import Board
+from agent.status.entry import Gauges
+from agent.status.metrics import exposition
+from agent.status.standby import StandbyView, standby_view
+from tests.unit.core.migration.clusters import ALL, HERE
+from tests.unit.status.serving import Serve
+from tests.unit.status.test_board import BROKEN, LINK, Clock
+
+RUNNING = LinkState(phase=Phase.OPEN, started=True)
+Q = queue_key("v", "q")
+
+
+def board(state: LinkState = RUNNING) -> Board:
+    made = Board(Clock(), "dc2-a", cluster="here")
+    made.put(replace(LINK, policy=STANDBY), LinkState(), Counts(), lambda: Gauges(backlog=4, lag=0.5))
+    made.changed(LINK.id, state)
+    now = made.clock()
+    made.standby = StandbyStatus(
+        StandbySettings("origin", ALL, 3600.0, 1800.0, None, HERE),
+        followed_at=now,
+        depths={Q: (1, 3)},
+        depths_at=now,
+        doubts=(StandbyDoubt(Q, "first"),),
+        trim_doubts={Q: "second"},
+    )
+    return made
+
+
+def seen(made: Board) -> StandbyView:
+    found = standby_view(made)
+    assert found is not None
+    return found
+
+
+def test_a_standby_in_step() -> None:
+    made = board()
+    made[LINK.id].note_backlog(made.clock())
+    found = seen(made)
+    assert (found["in_step"], found["links"], found["waiting"], found["lag_seconds"]) == (True, 1, 4, 0.5)
+    assert found["repeats_at_most"] == 3
+    assert found["queues"] == [{"vhost": "v", "queue": "q", "source": 1, "here": 3, "doubts": ["first", "second"]}]
+
+
+def test_a_link_that_does_not_work() -> None:
+    found = seen(board(BROKEN))
+    assert not found["in_step"]
+    assert "'orders' in vhost '/' (backoff: connection refused)" in found["why_not"][0]
+
+
+async def test_the_metrics() -> None:
+    made = board()
+    text = b"".join(await exposition(made)).decode()
+    assert "\nfederation_agent_standby_in_step 1\n" in text
+    assert "\nfederation_agent_standby_repeats_messages 3\n" in text
+    assert made.standby is not None
+    made.standby.promoted_at = "2026-01-01"
+    assert "\nfederation_agent_standby_in_step " not in b"".join(await exposition(made)).decode()
+
+
+async def test_an_agent_without_one(serve: Serve) -> None:
+    served = await serve()
+    assert (await served.ask("/api/standby"))[0] == 404
+    served.board.standby = board().standby
+    assert (await served.ask("/api/standby"))[1]["of"] == "origin"
+
+
+class Answering:
+    where = "agent"
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def standby(self) -> Any:
+        return self._found
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "says"),
+    [
+        (seen(board()), 0, "cluster 'here' is in step with upstream 'origin'"),
+        (seen(board(BROKEN)), NOT_IN_STEP, "is not in step"),
+        (None, NO_STANDBY, ""),
+    ],
+)
+def test_the_command(found: Any, status: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    remote: Any = Answering(found)
+    assert show(remote, form="text") == status
+    out = capsys.readouterr().out
+    assert says in out
+    assert ("! second" in out) is bool(found)
+    assert LEFT == NOT_IN_STEP
