@@ -29,7 +29,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<content>.*?)^(?P=i
 KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
-STARTED = 40.0  # seconds, on a machine that is busy
+STARTED = 120.0  # seconds, on a machine that is busy
 GO_ON = (f"{AGENT}migrate run migration.yaml", f"{AGENT}migrate rollback migration.yaml")
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 NAVIGATED = re.compile(r"[ :] (\S+\.md)$", re.MULTILINE)
