@@ -105,6 +105,35 @@ class QueueCountsAnswer(TypedDict):
     message_stats: NotRequired[Any]
 
 
+class QueueFiguresAnswer(TypedDict):
+    """What is in a queue; every figure may be missing. `messages` also counts those that a quorum queue is
+    dead-lettering, which are neither ready nor unacknowledged. `exclusive` is null for some queue types."""
+
+    name: str
+    type: NotRequired[Any]
+    state: NotRequired[Any]
+    exclusive: NotRequired[Any]
+    arguments: NotRequired[Any]
+    policy: NotRequired[Any]
+    messages: NotRequired[Any]
+    messages_ready: NotRequired[Any]
+    messages_unacknowledged: NotRequired[Any]
+    members: NotRequired[Any]
+    online: NotRequired[Any]
+
+
+class ClientAnswer(TypedDict):
+    """A connection of any protocol with who made it, and when in milliseconds since 1970; fields may be missing."""
+
+    name: str
+    vhost: NotRequired[Any]
+    user: NotRequired[Any]
+    protocol: NotRequired[Any]
+    peer_host: NotRequired[Any]
+    connected_at: NotRequired[Any]
+    client_properties: NotRequired[Any]
+
+
 class ConnectionAnswer(TypedDict):
     """`protocol` is text such as "AMQP 0-9-1"; of AMQP 1.0 "AMQP 1-0", and "AMQP 1.0" before 4.0."""
 
@@ -136,8 +165,8 @@ class FederationLinkAnswer(TypedDict):
 
 
 class ConsumerAnswer(TypedDict):
-    """A consumer of a queue; `queue` has its name, and `channel_details` that of its node; they are empty where it is
-    down."""
+    """A consumer of a queue; `queue` has its name, and `channel_details` that of its node, or its host and user; they
+    are empty where it is down."""
 
     queue: dict[str, Any]
     consumer_tag: str
@@ -162,6 +191,7 @@ class NodeAnswer(TypedDict):
     name: str
     running: NotRequired[Any]
     enabled_plugins: NotRequired[Any]
+    partitions: NotRequired[Any]
     mem_alarm: NotRequired[Any]
     disk_free_alarm: NotRequired[Any]
 
@@ -191,6 +221,11 @@ class PermissionAnswer(TypedDict):
     configure: str
     write: str
     read: str
+
+
+class GlobalParameterAnswer(TypedDict):
+    name: str
+    value: NotRequired[Any]
 
 
 class ShapeError(ValueError):

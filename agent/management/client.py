@@ -8,10 +8,12 @@ from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
     BindingAnswer,
+    ClientAnswer,
     ConnectionAnswer,
     ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
+    GlobalParameterAnswer,
     NodeAnswer,
     Overview,
     ParameterAnswer,
@@ -19,6 +21,7 @@ from agent.management.answers import (
     PolicyAnswer,
     QueueAnswer,
     QueueCountsAnswer,
+    QueueFiguresAnswer,
     ShapeError,
     ShovelAnswer,
     TopicPermissionAnswer,
@@ -37,6 +40,7 @@ _QUEUE_COUNT_COLUMNS = "name,messages," + ",".join(
     f"message_stats.{name}" for name in ("publish", "ack", "deliver_no_ack", "get_no_ack")
 )
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
+_HOLDER_COLUMNS = "queue.name,consumer_tag,channel_details.peer_host,channel_details.user"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
@@ -120,6 +124,13 @@ class ManagementClient(Transport):
         answer = await self.get(f"global-parameters/{encode(name)}", needs=_POLICYMAKER)
         return answer.get("value") if isinstance(answer, dict) else None
 
+    async def global_parameters(self) -> list[GlobalParameterAnswer]:
+        return await self._list("global-parameters", GlobalParameterAnswer, needs=_POLICYMAKER)
+
+    async def permissions(self) -> list[PermissionAnswer]:
+        """Those of all users that the broker's own database has, in all vhosts."""
+        return await self._list("permissions", PermissionAnswer, needs=_ADMINISTRATOR)
+
     async def exchanges(self, vhost: str) -> list[ExchangeAnswer]:
         return await self._of_vhost(vhost, f"exchanges/{encode(vhost)}?{_columns(ExchangeAnswer)}", ExchangeAnswer)
 
@@ -131,6 +142,11 @@ class ManagementClient(Transport):
         """The counts of all queues of the vhost; see `overview` for whether the broker counts at all."""
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
         return await self._of_vhost(vhost, path, QueueCountsAnswer)
+
+    async def queue_figures(self, vhost: str) -> list[QueueFiguresAnswer]:
+        """What is in each queue of the vhost, as far as it is known; seconds old."""
+        path = f"queues/{encode(vhost)}?{_columns(QueueFiguresAnswer)}&{_NO_STATISTICS}"
+        return await self._of_vhost(vhost, path, QueueFiguresAnswer)
 
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         return await self._of_vhost(vhost, f"bindings/{encode(vhost)}?{_columns(BindingAnswer)}", BindingAnswer)
@@ -144,10 +160,18 @@ class ManagementClient(Transport):
         """All consumers of the vhost's queues; brokers list them some seconds late."""
         return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}", ConsumerAnswer)
 
+    async def holders(self, vhost: str) -> list[ConsumerAnswer]:
+        """All consumers of the vhost's queues, with their hosts and users."""
+        return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_HOLDER_COLUMNS}", ConsumerAnswer)
+
     async def connections(self, vhost: str) -> list[ConnectionAnswer]:
         """The connections to the vhost; only its own where the user has not the tag monitoring."""
         path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
         return await self._of_vhost(vhost, path, ConnectionAnswer)
+
+    async def clients(self) -> list[ClientAnswer]:
+        """All connections, of each protocol; only its own where the user has not the tag monitoring."""
+        return await self._list(f"connections?{_columns(ClientAnswer)}", ClientAnswer, needs=_MONITORING)
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""
