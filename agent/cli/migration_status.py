@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -100,7 +100,9 @@ def _with_source(migration: Migration, work: Callable[[FencingClient], Awaitable
 
 def _show(account: FenceAccount, form: str) -> None:
     if form == "json":
-        lists = {name: [_pair(*pair, why) for pair, why in found.items()] for name, found in _both(account)}
+        lists = {
+            name: [_pair(vhost, user, why) for (vhost, user), why in found.items()] for name, found in _both(account)
+        }
         output.say_json({**lists, "closed_connections": account.closed})
         return
     for name, found in _both(account):
@@ -109,7 +111,7 @@ def _show(account: FenceAccount, form: str) -> None:
             output.say(mark, f" user {user!r} in vhost {vhost!r}: {why}")
 
 
-def _both(account: FenceAccount) -> Iterator[tuple[str, Any]]:
+def _both(account: FenceAccount) -> Iterator[tuple[str, Mapping[tuple[str, str], str]]]:
     yield "done", account.done
     yield "left", account.left
 

@@ -225,9 +225,9 @@ def status(
     ] = 12.0,
     format_: FormatOption = "text",
 ) -> int:
-    """Say of each queue whether it has moved, and whether the old cluster can be switched off, or why not; change nothing.
+    """Say of each queue whether it has moved, and whether the old cluster can be switched off, or why not.
 
-    Only the source is looked at, twice. Exit status: 0 if it can be switched off, 4 if not.
+    Only the source is looked at, twice; nothing is changed. Exit status: 0 if it can be switched off, 4 if not.
     """
     from agent.cli import migration_status
 

@@ -1,0 +1,160 @@
+"""What `migrate status` says of queues, and when it says nothing for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import aio_pika
+from aio_pika.abc import AbstractIncomingMessage
+
+from agent.core.migration.verdict import PRODUCT
+from tests.conftest import Borrowed
+from tests.integration.migration.clients import PASSWORD, Clients, verdicts
+from tests.integration.migration.scene import MigrationScene
+from tests.lab import user_program
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+
+async def test_what_waits_and_who_holds_it(clients: Clients) -> None:
+    await user_program.publish_async(clients.uri, "", "orders", ["a", "b", "c"])
+    async with clients.connected() as connection:
+        channel = await connection.channel()
+        await channel.set_qos(1)
+        queue = await channel.get_queue("orders")
+        got = asyncio.Event()
+
+        async def hold(_: AbstractIncomingMessage) -> None:
+            got.set()
+
+        tag = await queue.consume(hold)
+        await asyncio.wait_for(got.wait(), 20)
+        assert await clients.verdict("orders") == (
+            "not yet",
+            f"2 wait, 1 unacknowledged by consumer {tag!r} of host 127.0.0.1 (user {clients.user})",
+        )
+
+
+async def test_one_that_is_empty_and_nobody_there(clients: Clients) -> None:
+    verdict, reason = await clients.verdict("orders")
+    assert verdict == "empty"
+    assert repr(clients.user) in reason
+
+
+async def test_somebody_connected_may_publish(clients: Clients) -> None:
+    async with clients.connected():
+        verdict, reason = await clients.verdict("orders", "--unfenced")
+        assert (verdict, f"1 connection of user {clients.user!r} (AMQP 0-9-1 from 127.0.0.1)" in reason) == (
+            "not provable",
+            True,
+        ), reason
+
+
+async def test_an_agent_of_the_move_is_known_by_its_user_and_its_product(clients: Clients) -> None:
+    scene = clients.scene
+    ours = scene.source.uri(scene.vhost)
+    users = [(ours, "other", "not provable"), (clients.uri, PRODUCT, "not provable"), (ours, PRODUCT, "empty")]
+    for uri, product, verdict in users:
+        connection = await aio_pika.connect(uri, client_properties={"product": product})
+        await clients.listed()
+        assert (await clients.verdict("orders"))[0] == verdict
+        await connection.close()
+        await clients.listed(0)
+
+
+async def test_it_fills_again_between_the_looks(clients: Clients) -> None:
+    looking = asyncio.create_task(clients.verdict("orders"))
+    await asyncio.sleep(2.5)
+    await user_program.publish_async(clients.uri, "", "orders", ["late"])
+    assert (await looking)[0] == "not yet"
+
+
+async def test_a_user_who_is_shown_less_is_refused(clients: Clients) -> None:
+    scene = clients.scene
+    scene.source.admin.user(clients.user, PASSWORD, "monitoring")
+    scene.document["source"]["management"] = scene.source.management_uri(clients.user, PASSWORD)
+    scene.write()
+    ran = await asyncio.to_thread(
+        scene.lab.agents.run, ("migrate", "status", "migration.yaml"), cwd=scene.directory, environment={}, deadline=60
+    )
+    assert ran.status == 4
+    assert "give it the tag administrator" in ran.err
+    assert ran.out == ""
+
+
+async def test_other_queues_that_keep_messages_or_send_them(clients: Clients) -> None:
+    """Dead letters of a queue that stays behind may come into one that has moved."""
+    scene = clients.scene
+    scene.write(queues={"^orders$": "shovel"})
+    admin = scene.source.admin
+    admin.queue(scene.vhost, "left")
+    admin.queue(scene.vhost, "dying", arguments={"x-dead-letter-exchange": ""})
+    admin.queue(scene.vhost, "federation-agent: kept")
+    for queue in ("left", "dying", "federation-agent: kept"):
+        await user_program.publish_async(clients.uri, "", queue, ["m"])
+    found = await clients.status("--unfenced")
+    verdict, reason = verdicts(found)["orders"]
+    assert (verdict, reason) == ("not provable", "dead letters may come from 'dying'")
+    text = "\n".join(found["reasons"])
+    assert f"queue 'left' in vhost {scene.vhost!r}, which isn't selected: 1 waits" in text
+    assert "'federation-agent: kept'" in text
+    assert not found["switch_off"]
+
+
+async def test_streams_and_what_the_broker_publishes(clients: Clients) -> None:
+    scene = clients.scene
+    scene.source.admin.queue(scene.vhost, "stream", arguments={"x-queue-type": "stream"})
+    found = verdicts(await clients.status())
+    assert (found["stream"][0], found["orders"][0]) == ("not provable", "empty")
+    scene.source.admin.bind(scene.vhost, "amq.rabbitmq.trace", "orders", "#")
+    assert (await clients.verdict("orders"))[1].startswith("the broker itself publishes by ")
+
+
+async def test_shovels_of_the_broker(
+    between: Callable[[Node, Node], MigrationScene],
+    clients_of: Callable[[MigrationScene], Clients],
+    native_broker: Node,
+    second_broker: Node,
+) -> None:
+    scene = between(native_broker, second_broker)
+    clients, admin = clients_of(scene), native_broker.admin
+    admin.queue(scene.vhost, "orders")
+    eventually(lambda: "enabled_plugins" in admin.get("nodes")[0], what="the broker shows its plugins")
+    value = {"src-uri": "amqp://", "src-queue": "nowhere", "dest-uri": "amqp://", "dest-queue": "orders"}
+    admin.parameter("shovel", scene.vhost, "into", value)
+    verdict, reason = await clients.verdict("orders", "--unfenced")
+    admin.delete("parameters", "shovel", scene.vhost, "into")
+    assert verdict == "not provable"
+    assert f"{scene.vhost}/into" in reason
+
+
+async def test_the_whole_when_all_is_done(
+    between: Callable[[Node, Node], MigrationScene],
+    clients_of: Callable[[MigrationScene], Clients],
+    borrowed: Borrowed,
+    second_broker: Node,
+) -> None:
+    scene = between(borrowed(), second_broker)
+    clients, admin = clients_of(scene), scene.source.admin
+    admin.queue(scene.vhost, "orders")
+    admin.queue(scene.vhost, "quorum", arguments={"x-queue-type": "quorum"})
+    assert not (await clients.status())["switch_off"]
+    assert (await clients.status("--unfenced", status=0))["switch_off"]
+    await asyncio.to_thread(scene.run, "fence", "--user", clients.user)
+    verdict, reason = await clients.verdict("quorum")
+    assert (verdict, "counts in " in reason) == ("empty", True), reason
+    clients.age_the_fence()
+    async with clients.connected():  # as one who only consumes may
+        found = await clients.status(status=0)
+        assert {verdict for verdict, _ in verdicts(found).values()} == {"moved"}
+        assert (found["switch_off"], found["reasons"], found["unfenced"]) == (True, [], [])
+    admin.permissions(scene.vhost, clients.user)
+    assert await clients.verdict("orders") == (
+        "empty",
+        f"it is empty, and somebody may come back: users who may publish aren't fenced: {clients.user!r}",
+    )
+    admin.queue("/", "elsewhere")
+    found = await clients.status("--unfenced")
+    admin.delete("queues", "/", "elsewhere")
+    assert found["reasons"] == ["vhost '/' isn't in the file, and has 1 queue: add it, or delete it"]
