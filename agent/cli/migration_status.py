@@ -61,8 +61,10 @@ def fence(file: Path, users: list[str], *, closes: bool, form: str) -> int:
     )
     _show(account, form)
     if form == "text":
-        closed = f"; closed {counted(account.closed, 'connection')}" if closes else ""
-        output.say(f"they count after {IN_FORCE_AFTER:.0f} s, and once older connections are gone{closed}")
+        said = f"closed {counted(account.closed, 'connection')}"
+        if not closes:
+            said = f"{counted(account.older, 'older connection')} may still publish: --close-connections closes them"
+        output.say(f"{said}; fences count after {IN_FORCE_AFTER:.0f} s")
     return OK
 
 
@@ -103,7 +105,7 @@ def _show(account: FenceAccount, form: str) -> None:
         lists = {
             name: [_pair(vhost, user, why) for (vhost, user), why in found.items()] for name, found in _both(account)
         }
-        output.say_json({**lists, "closed_connections": account.closed})
+        output.say_json({**lists, "closed_connections": account.closed, "older_connections": account.older})
         return
     for name, found in _both(account):
         for (vhost, user), why in found.items():

@@ -31,6 +31,8 @@ class FenceAccount:
     left: Mapping[tuple[str, str], str]
     closed: int = 0
     """Connections."""
+    older: int = 0
+    """Connections that may still publish, until they are closed."""
 
 
 async def fence(
@@ -56,7 +58,14 @@ async def fence(
         what = listed(others, _MOST_NAMED, separator="; ")
         raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. Fence their users, too")
     done = {(vhost, user): await _take(client, vhost, user) for vhost, user in pairs}
-    return FenceAccount(done, {}, await _close(client, pairs, sleep) if closes else 0)
+    # One that is made at once again wouldn't be told from those of before, and listing them takes seconds, too.
+    await sleep(SETTLED_AFTER + 1 if closes else 0)
+    older = await _older(client, pairs)
+    if not closes:
+        return FenceAccount(done, {}, older=len(older))
+    for name in older:
+        await client.close_connection(name)
+    return FenceAccount(done, {}, closed=len(older))
 
 
 async def _take(client: FencingClient, vhost: str, user: str) -> str:
@@ -93,19 +102,14 @@ async def _as_they_are(client: FencingClient, vhost: str, user: str) -> tuple[Pe
     raise TransientError(f"source: somebody else changes the permissions of user {user!r} in vhost {vhost!r}")
 
 
-async def _close(
-    client: FencingClient, pairs: Collection[tuple[str, str]], sleep: Callable[[float], Awaitable[None]]
-) -> int:
-    """Those that are older than the fence. Ones that are made at once again wouldn't be told from them."""
-    await sleep(SETTLED_AFTER + 1)
+async def _older(client: FencingClient, pairs: Collection[tuple[str, str]]) -> list[str]:
     look = await fence_look(client)
-    closed = 0
-    for each in look.connections:
-        pair = (each.vhost or "", each.user or "")
-        if pair in pairs and not look.fences.get(pair, _NOBODY).covers(each.connected_at):
-            await client.close_connection(each.name)
-            closed += 1
-    return closed
+    return [
+        each.name
+        for each in look.connections
+        if (pair := (each.vhost or "", each.user or "")) in pairs
+        and not look.fences.get(pair, _NOBODY).covers(each.connected_at)
+    ]
 
 
 async def unfence(

@@ -12,10 +12,10 @@ PREFIX: Final = "federation-agent fence "
 """Of the names of global parameters, one for each user and vhost."""
 NOTHING: Final = "^$"
 IN_FORCE_AFTER: Final = 65.0
-"""Channels ask again what they may do within a minute."""
+"""By then each connection of before is listed: brokers list them as late as they collect figures, a minute at most."""
 SETTLED_AFTER: Final = 10.0
 """A connection that is made so long after the fence has never had another permission: by then all nodes know of it, and
-so far their clocks may differ."""
+so far their clocks may differ. One of before keeps what it had, while its channels are busy or for ever."""
 _NAMED: Final = 16  # hexadecimal digits
 
 

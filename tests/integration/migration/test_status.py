@@ -51,9 +51,12 @@ async def test_somebody_connected_may_publish(clients: Clients) -> None:
         ), reason
 
 
-async def test_an_agent_of_the_move_is_known_by_its_user_and_its_product(clients: Clients) -> None:
-    scene = clients.scene
-    ours = scene.source.uri(scene.vhost)
+async def test_an_agent_of_the_move_is_known_by_its_user_and_its_product(
+    clients: Clients, clients_of: Callable[[MigrationScene], Clients]
+) -> None:
+    scene, mover = clients.scene, clients_of(clients.scene)
+    scene.document["source"]["uri"] = ours = mover.uri
+    scene.write()
     users = [(ours, "other", "not provable"), (clients.uri, PRODUCT, "not provable"), (ours, PRODUCT, "empty")]
     for uri, product, verdict in users:
         connection = await aio_pika.connect(uri, client_properties={"product": product})
