@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.migration.fences import SETTLED_AFTER, Fence, Permissions, read_fence
+from agent.core.migration.fences import SETTLED_AFTER, ClientFence, Permissions, read_fence
 from agent.core.migration.verdict import strangers
 from agent.core.text.quantities import listed
 from agent.errors import PermanentError, TransientError, UsageError
@@ -20,7 +20,7 @@ from agent.migration.observing import fence_look, need_administrator, now_at
 
 _TRIES: Final = 5
 _MOST_NAMED: Final = 5
-_NOBODY: Final = Fence("", "", Permissions("", "", ""))
+_NOBODY: Final = ClientFence("", "", Permissions("", "", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def fence(
     others = [f"vhost {vhost!r}: {each}" for vhost in vhosts for each in strangers(look, vhost, movers, users)]
     if others:
         what = listed(others, _MOST_NAMED, separator="; ")
-        raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. Fence their users, too")
+        raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. ClientFence their users, too")
     done = {(vhost, user): await _take(client, vhost, user) for vhost, user in pairs}
     # One that is made at once again wouldn't be told from those of before, and listing them takes seconds, too.
     await sleep(SETTLED_AFTER + 1 if closes else 0)
@@ -73,7 +73,7 @@ async def _take(client: FencingClient, vhost: str, user: str) -> str:
     had, known = await _as_they_are(client, vhost, user)
     if known is not None and known.since is not None and had.are_taken:
         return "was fenced already"
-    now = replace(known or Fence(vhost, user, had), since=None)
+    now = replace(known or ClientFence(vhost, user, had), since=None)
     await client.remember(now.name, now.value)
     await client.set_permissions(vhost, user, had.taken())
     # The clock's answer is cut to whole seconds.
@@ -81,7 +81,7 @@ async def _take(client: FencingClient, vhost: str, user: str) -> str:
     return "is fenced"
 
 
-async def _as_they_are(client: FencingClient, vhost: str, user: str) -> tuple[Permissions, Fence | None]:
+async def _as_they_are(client: FencingClient, vhost: str, user: str) -> tuple[Permissions, ClientFence | None]:
     """The permissions, and what is remembered of before. Those of before and after that look have to be the same:
     another host may fence or give back meanwhile."""
     name = replace(_NOBODY, vhost=vhost, user=user).name
@@ -127,7 +127,7 @@ async def unfence(
     return FenceAccount(done, left)
 
 
-async def _give_back(client: FencingClient, known: Fence, *, is_forced: bool) -> str | None:
+async def _give_back(client: FencingClient, known: ClientFence, *, is_forced: bool) -> str | None:
     """Why not. It is forgotten last."""
     now = await client.permissions_in(known.vhost, known.user)
     if now is None and not is_forced:

@@ -44,7 +44,7 @@ class Permissions:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class ClientFence:
     """What a user had in a vhost. `since` is when it was taken, in seconds since 1970 by the source's clock; None while
     that isn't done."""
 
@@ -70,7 +70,7 @@ class Fence:
         return self.since is not None and connected_at is not None and connected_at >= self.since + SETTLED_AFTER
 
 
-def read_fence(name: str, value: Any) -> Fence | None:
+def read_fence(name: str, value: Any) -> ClientFence | None:
     """None for what isn't one, or was changed so that it can't be read."""
     if not isinstance(value, dict):
         return None
@@ -80,5 +80,5 @@ def read_fence(name: str, value: Any) -> Fence | None:
     if not is_time or not all(isinstance(each, str) for each in texts):
         return None
     vhost, user, *had = map(str, texts)
-    found = Fence(vhost, user, Permissions(*had), None if since is None else float(since))
+    found = ClientFence(vhost, user, Permissions(*had), None if since is None else float(since))
     return found if found.name == name else None

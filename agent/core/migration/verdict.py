@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from agent.core.migration.fences import IN_FORCE_AFTER, Fence, Permissions
+from agent.core.migration.fences import IN_FORCE_AFTER, ClientFence, Permissions
 from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
 from agent.core.rules.names import AGENT_PREFIX
 from agent.core.text.quantities import counted, listed
@@ -120,7 +120,7 @@ class SourceLook:
     connections: Sequence[SeenConnection] = field(repr=False, default=())
     permissions: Mapping[tuple[str, str], Permissions] = field(repr=False, default_factory=dict)
     """By vhost and user."""
-    fences: Mapping[tuple[str, str], Fence] = field(repr=False, default_factory=dict)
+    fences: Mapping[tuple[str, str], ClientFence] = field(repr=False, default_factory=dict)
     doubts: Doubts = ()
 
 

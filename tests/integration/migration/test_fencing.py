@@ -14,7 +14,7 @@ import aio_pika
 import pytest
 from aio_pika.exceptions import ChannelClosed, ChannelInvalidStateError
 
-from agent.core.migration.fences import Fence, Permissions
+from agent.core.migration.fences import ClientFence, Permissions
 from tests.integration.migration.clients import Clients
 from tests.integration.migration.scene import MigrationScene
 from tests.lab import user_program
@@ -87,7 +87,7 @@ def test_what_somebody_changed_since_stays(clients: Clients) -> None:
 def test_one_that_was_killed_in_the_middle(is_taken: bool, clients: Clients) -> None:
     """After what is remembered was written, and after it was taken."""
     scene, admin = clients.scene, clients.scene.source.admin
-    half = Fence(scene.vhost, clients.user, Permissions(*HAD))
+    half = ClientFence(scene.vhost, clients.user, Permissions(*HAD))
     admin.global_parameter(half.name, half.value)
     now = ("^$", "^$", HAD[2]) if is_taken else HAD
     admin.permissions(scene.vhost, clients.user, configure=now[0], write=now[1], read=now[2])
