@@ -18,7 +18,6 @@ from agent.core.migration.fences import ClientFence, Permissions
 from tests.integration.migration.clients import Clients
 from tests.integration.migration.scene import MigrationScene
 from tests.lab import user_program
-from tests.lab.preloaded import Ran
 from tests.tiers import thorough
 
 HAD = ("^(orders|a/ö %#?)", "^orders|^$|amq.default", "^orders$")
@@ -52,7 +51,7 @@ async def test_others_who_may_publish_keep_it_from_being_made(
     scene, other = clients.scene, clients_of(clients.scene)
     async with other.connected():
         await clients.listed()
-        ran = await asyncio.to_thread(_ran, scene, "fence", "--user", clients.user)
+        ran = await asyncio.to_thread(scene.ran, "fence", "--user", clients.user)
         assert ran.status == 4
         assert f"1 connection of user {other.user!r}" in ran.err
         assert (clients.permissions(), clients.parameters()) == ((".*", ".*", ".*"), {})
@@ -62,7 +61,7 @@ async def test_others_who_may_publish_keep_it_from_being_made(
 
 def test_who_is_never_fenced(clients: Clients) -> None:
     for user, status, text in (("guest", 2, "the move itself needs"), ("nobody", 4, "has no permissions")):
-        ran = _ran(clients.scene, "fence", "--user", clients.user, "--user", user)
+        ran = clients.scene.ran("fence", "--user", clients.user, "--user", user)
         assert (ran.status, text in ran.err) == (status, True), ran
     assert (clients.permissions(), clients.parameters()) == ((".*", ".*", ".*"), {})
 
@@ -156,9 +155,3 @@ async def test_a_busy_channel_keeps_its_permission(clients: Clients) -> None:
         await clients.listed()
         found = await asyncio.to_thread(clients.scene.run, "fence", *closing)
         assert (found["closed_connections"], found["older_connections"]) == (0, 0)
-
-
-def _ran(scene: MigrationScene, *words: str) -> Ran:
-    return scene.lab.agents.run(
-        ("migrate", words[0], "migration.yaml", *words[1:]), cwd=scene.directory, environment={}, deadline=60
-    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import aio_pika
+import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
 from agent.core.migration.verdict import PRODUCT
@@ -13,7 +16,10 @@ from tests.conftest import Borrowed
 from tests.integration.migration.clients import PASSWORD, Clients, verdicts
 from tests.integration.migration.scene import MigrationScene
 from tests.lab import user_program
-from tests.lab.node import Node
+from tests.lab.amqp10_client import Amqp10Client
+from tests.lab.cluster import Cluster
+from tests.lab.node import DEFAULT_PLUGINS, Node
+from tests.lab.ports import Ports
 from tests.lab.waiting import eventually
 
 
@@ -78,9 +84,7 @@ async def test_a_user_who_is_shown_less_is_refused(clients: Clients) -> None:
     scene.source.admin.user(clients.user, PASSWORD, "monitoring")
     scene.document["source"]["management"] = scene.source.management_uri(clients.user, PASSWORD)
     scene.write()
-    ran = await asyncio.to_thread(
-        scene.lab.agents.run, ("migrate", "status", "migration.yaml"), cwd=scene.directory, environment={}, deadline=60
-    )
+    ran = await asyncio.to_thread(scene.ran, "status")
     assert ran.status == 4
     assert "give it the tag administrator" in ran.err
     assert ran.out == ""
@@ -161,3 +165,80 @@ async def test_the_whole_when_all_is_done(
     found = await clients.status("--unfenced")
     admin.delete("queues", "/", "elsewhere")
     assert found["reasons"] == ["vhost '/' isn't in the file, and has 1 queue: add it, or delete it"]
+
+
+@pytest.fixture
+def on_new(between: Callable[[Node, Node], MigrationScene], second_broker: Node) -> Callable[[Node], MigrationScene]:
+    def on(source: Node) -> MigrationScene:
+        source.admin.queue((scene := between(source, second_broker)).vhost, "orders")
+        return scene
+
+    return on
+
+
+@pytest.mark.versions
+async def test_dead_letters_on_their_way(
+    on_new: Callable[[Node], MigrationScene], broker_on: Callable[..., Node]
+) -> None:
+    """At least once: they are neither ready nor unacknowledged, and the queue isn't empty."""
+    scene = on_new(broker_on("sid"))
+    admin, vhost = scene.source.admin, scene.vhost
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "full",
+        "x-message-ttl": 1,
+    }
+    admin.queue(vhost, "dying", arguments=arguments)
+    admin.queue(vhost, "full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    await user_program.publish_async(scene.source.uri(vhost), "", "dying", ["m"])
+    await asyncio.sleep(2)
+    found = verdicts(await asyncio.to_thread(scene.run, "status", "--apart", "4", status=4))
+    assert found["dying"] == ("not yet", "1 on their way to a dead-letter exchange")
+    assert found["orders"] == ("not provable", "dead letters may come from 'dying'")
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("kind", ["AMQP 1-0", "MQTT 3.1.1"])
+def test_clients_of_other_protocols(kind: str, on_new: Callable[[Node], MigrationScene], borrowed: Borrowed) -> None:
+    """From 4.0 on they have no channels."""
+    port = Ports().take()
+    plugins, conf = (*DEFAULT_PLUGINS, "rabbitmq_mqtt"), (f"mqtt.listeners.tcp.default = {port}",)
+    scene = on_new(borrowed(release="sid", plugins=plugins, conf=conf))
+    with ExitStack() as made:
+        if kind == "MQTT 3.1.1":
+            made.enter_context(mqtt_client(port, f"{scene.vhost}:guest", "guest"))
+        else:
+            client = made.enter_context(Amqp10Client(scene.source, scene.vhost))
+            client.send("orders", {"body": "m"})
+            client.take("orders", 1)
+        ran = scene.ran("status", "--apart", "4")
+    assert (ran.status, f"not provable queue 'orders' in vhost {scene.vhost!r}" in ran.out) == (4, True), ran
+    assert kind in ran.out
+
+
+@contextmanager
+def mqtt_client(port: int, user: str, password: str) -> Iterator[None]:
+    texts = [b"MQTT", b"client", user.encode(), password.encode()]
+    name, *rest = [len(each).to_bytes(2) + each for each in texts]
+    packet = name + b"\x04\xc2\x00\x3c" + b"".join(rest)
+    with socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(b"\x10" + bytes([len(packet)]) + packet)
+        assert client.recv(4) == b"\x20\x02\x00\x00"
+        yield
+
+
+@pytest.mark.thorough
+def test_a_quorum_queue_without_its_majority(on_new: Callable[[Node], MigrationScene], cluster: Cluster) -> None:
+    scene = on_new(cluster.nodes[0])
+    arguments = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 2}
+    scene.source.admin.queue(scene.vhost, "quorum", arguments=arguments)
+    cluster.nodes[1].kill()
+    try:
+        found = scene.run("status", "--apart", "2", "--unfenced", status=4)
+    finally:
+        cluster.nodes[1].start()
+    assert verdicts(found)["quorum"][0] == "not provable"
+    assert f"node {cluster.nodes[1].erlang_name!r} isn't running" in found["reasons"]
