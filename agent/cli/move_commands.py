@@ -218,7 +218,7 @@ def status(
         float,
         typer.Option(
             "--apart",
-            min=1,
+            min=10,
             max=600,
             help="Seconds between the two looks: more than twice the source's collect_statistics_interval.",
         ),

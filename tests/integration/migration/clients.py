@@ -41,14 +41,14 @@ class Clients:
             await connection.close()
 
     async def status(self, *arguments: str, status: int = 4) -> dict[str, Any]:
-        return await asyncio.to_thread(self.scene.run, "status", "--apart", "4", *arguments, status=status)
+        return await asyncio.to_thread(self.scene.run, "status", "--apart", "10", *arguments, status=status)
 
     async def verdict(self, queue: str, *arguments: str, status: int = 4) -> tuple[str, str]:
         found = await self.status(*arguments, status=status)
         return verdicts(found)[queue]
 
     async def listed(self, number: int = 1) -> None:
-        """Waits for as many connections: brokers list them about a second late, as often as they collect figures."""
+        """Waits for as many connections: brokers list them about five seconds late."""
         admin, vhost = self.scene.source.admin, self.scene.vhost
         await asyncio.to_thread(
             eventually, lambda: len(admin.get("vhosts", vhost, "connections")) == number, what="connections are listed"

@@ -118,6 +118,7 @@ def test_both_killed_at_any_time(
     assert not any(each.parameters() for each in every)
 
 
+@pytest.mark.thorough
 async def test_an_open_transaction(clients: Clients) -> None:
     """Brokers take what is in it after the fence, too."""
     async with clients.connected() as connection:
@@ -134,6 +135,7 @@ async def test_an_open_transaction(clients: Clients) -> None:
     assert await user_program.depth_async(clients.uri, "orders") == 1
 
 
+@pytest.mark.thorough
 async def test_a_busy_channel_keeps_its_permission(clients: Clients) -> None:
     """Brokers ask again only where a channel has been idle: without closing it, a fence doesn't hold it up."""
     async with clients.connected() as connection:
