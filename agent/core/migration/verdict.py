@@ -20,6 +20,11 @@ from agent.core.text.quantities import counted, listed
 
 Doubts: TypeAlias = tuple[str, ...]
 MOST_NAMED: Final = 3
+MOST_REASONS: Final = 100
+_MOST_DOUBTS: Final = 3
+"""Of them that the reason of each queue repeats; the whole has the others, too."""
+_CUT: Final = 1.0
+"""A look's time is cut to whole seconds."""
 PRODUCT: Final = "federation-agent"
 """Connections of agents call themselves so."""
 _RUNNING: Final = "running"
@@ -82,7 +87,9 @@ class SeenQueue:
             by = f" by {listed(list(self.consumers), MOST_NAMED)}" if self.consumers else ""
             parts.append(f"{held:,} unacknowledged{by}")
         if all_of_them > ready + held or not parts:
-            parts.append(f"{all_of_them - ready - held:,} on their way to a dead-letter exchange")
+            parts.append(
+                f"{all_of_them - ready - held:,} on their way to a dead-letter exchange, or waiting to be tried again"
+            )
         return ", ".join(parts)
 
 
@@ -99,7 +106,7 @@ class SeenConnection:
     connected_at: float | None = None
 
     def is_of_agent(self, movers: Collection[str]) -> bool:
-        """Whether it is a connection of the move."""
+        """Whether it may be the move's: any agent that has its user looks the same."""
         return self.product == PRODUCT and self.user in movers
 
 
@@ -147,10 +154,12 @@ def judge(
     first, last = looks
     vhosts = {*first.vhosts, *last.vhosts, *selected}
     doubts = {each: tuple(_doubts(last, each, movers)) or tuple(_doubts(first, each, movers)) for each in vhosts}
-    open_to = {each: tuple(unfenced(last, each, movers)) or tuple(unfenced(first, each, movers)) for each in selected}
+    open_to = {each: tuple(unfenced(last, each)) or tuple(unfenced(first, each)) for each in selected}
     everywhere = last.doubts or first.doubts
+    whys = {each: _told((*everywhere, *doubts[each])) for each in selected}
+    comers = {each: _told(open_to[each]) for each in selected}
     keys = [key for key in chosen if key.kind is ObjectKind.QUEUE]
-    queues = {key: _of_queue(key, looks, (*everywhere, *doubts[key.vhost]), open_to[key.vhost]) for key in keys}
+    queues = {key: _of_queue(key, looks, whys[key.vhost], comers[key.vhost]) for key in keys}
     reasons = [*everywhere]
     for verdict in (MoveVerdict.NOT_YET, MoveVerdict.NOT_PROVABLE):
         names = [str(key) for key, (found, _) in queues.items() if found is verdict]
@@ -159,11 +168,20 @@ def judge(
         reasons += [f"vhost {vhost!r}: {each}" for each in doubts[vhost]]
         reasons += _left_in(vhost, looks, queues.keys(), is_selected=vhost in selected)
     unfenced_ones = [f"vhost {vhost!r}: {each}" for vhost in sorted(open_to) for each in open_to[vhost]]
-    return SourceVerdict(queues, tuple(reasons), tuple(unfenced_ones))
+    return SourceVerdict(queues, _bounded(reasons), _bounded(unfenced_ones))
+
+
+def _told(doubts: Doubts) -> str:
+    return listed(doubts, _MOST_DOUBTS, separator="; ")
+
+
+def _bounded(reasons: Sequence[str]) -> Doubts:
+    more = len(reasons) - MOST_REASONS
+    return (*reasons[:MOST_REASONS], *([f"and {counted(more, 'more reason')}"] if more > 0 else []))
 
 
 def _of_queue(
-    key: ObjectKey, looks: tuple[SourceLook, SourceLook], doubts: Doubts, open_to: Doubts
+    key: ObjectKey, looks: tuple[SourceLook, SourceLook], doubts: str, open_to: str
 ) -> tuple[MoveVerdict, str]:
     seen = [look.vhosts.get(key.vhost, SeenVhost()).queues.get(key.name) for look in looks]
     first, last = seen
@@ -175,9 +193,9 @@ def _of_queue(
         if not queue.is_empty:
             return MoveVerdict.NOT_YET, queue.contents if queue is last else "it is empty since a moment: ask again"
     if doubts:
-        return MoveVerdict.NOT_PROVABLE, "; ".join(doubts)
+        return MoveVerdict.NOT_PROVABLE, doubts
     if open_to:
-        return MoveVerdict.EMPTY, f"it is empty, and somebody may come back: {'; '.join(open_to)}"
+        return MoveVerdict.EMPTY, f"it is empty, and somebody may come back: {open_to}"
     return MoveVerdict.MOVED, "it is empty, and who could publish is fenced"
 
 
@@ -197,31 +215,41 @@ def _doubts(look: SourceLook, vhost: str, movers: Collection[str]) -> Iterator[s
 def strangers(look: SourceLook, vhost: str, movers: Collection[str], fenced: Collection[str] = ()) -> Iterator[str]:
     """Connections that may publish, hold an open transaction, or have a permission of before; by user. Those of users
     in `fenced` don't count."""
-    hosts: dict[str | None, list[str]] = {}
+    hosts: dict[tuple[str | None, str], list[str]] = {}
     for each in look.connections:
-        if each.vhost not in {vhost, None} or each.is_of_agent(movers) or each.user in fenced:
+        if each.vhost not in {vhost, None} or each.user in fenced:
             continue
-        pair = (vhost, each.user or "")
-        fence, permissions = look.fences.get(pair), look.permissions.get(pair)
-        is_taken = permissions is not None and not permissions.may_publish
-        if fence is None or not is_taken or not fence.covers(each.connected_at):
-            hosts.setdefault(each.user, []).append(f"{each.protocol or 'unknown protocol'} from {each.host or '?'}")
-    for user, found in hosts.items():
-        is_fenced = (vhost, user or "") in look.fences
-        why = (
-            "connected before the fence: close it, or let it connect again"
-            if is_fenced
-            else "a publisher, for all we know"
-        )
+        why = _why_doubted(each, look, vhost, movers)
+        if why is not None:
+            hosts.setdefault((each.user, why), []).append(
+                f"{each.protocol or 'unknown protocol'} from {each.host or '?'}"
+            )
+    for (user, why), found in hosts.items():
         number = counted(len(found), "connection")
         yield f"{number} of user {user or 'unknown'!r} ({listed(list(dict.fromkeys(found)), MOST_NAMED)}), {why}"
 
 
-def unfenced(look: SourceLook, vhost: str, movers: Collection[str]) -> Iterator[str]:
-    """Who could connect and publish, the users of the move apart."""
+def _why_doubted(each: SeenConnection, look: SourceLook, vhost: str, movers: Collection[str]) -> str | None:
+    """None if it can't publish into the vhost, nor ever could."""
+    pair = (vhost, each.user or "")
+    fence, permissions = look.fences.get(pair), look.permissions.get(pair)
+    is_taken = permissions is not None and not permissions.may_publish
+    if each.is_of_agent(movers):
+        if is_taken:
+            return None
+        return "who is the move's and may publish, so that an agent may be writing here: take 'write' from that user"
+    if fence is None or not is_taken:
+        return "a publisher, for all we know"
+    if each.connected_at is not None and each.connected_at > look.at + _CUT:
+        return "which is younger than this look: the clocks of the source's nodes are apart"
+    return None if fence.covers(each.connected_at) else "connected before the fence: close it, or let it connect again"
+
+
+def unfenced(look: SourceLook, vhost: str) -> Iterator[str]:
+    """Who could connect and publish, the users of the move included."""
     users = []
     for (of, user), permissions in look.permissions.items():
-        if of != vhost or user in movers:
+        if of != vhost:
             continue
         fence = look.fences.get((of, user))
         if permissions.may_publish:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.core.migration.fences import IN_FORCE_AFTER, NOTHING, SETTLED_AFTER, ClientFence, Permissions
 from agent.core.migration.objects import queue_key
 from agent.core.migration.verdict import (
+    MOST_REASONS,
     PRODUCT,
     MoveVerdict,
     SeenConnection,
@@ -33,7 +34,7 @@ DONE = SourceLook(
     NOW,
     {"v": SeenVhost({"q": EMPTY})},
     (YOUNG, SeenConnection("m", "v", "mover", "AMQP 0-9-1", "host", PRODUCT, 1.0)),
-    {("v", "shop"): TAKEN, ("v", "mover"): ALL},
+    {("v", "shop"): TAKEN, ("v", "mover"): TAKEN},
     {("v", "shop"): FENCE},
 )
 
@@ -101,6 +102,8 @@ CLIENTS = [
     (replace(YOUNG, user="mover"), MoveVerdict.NOT_PROVABLE, "user 'mover'"),
     (replace(YOUNG, user="other", product=PRODUCT), MoveVerdict.NOT_PROVABLE, "user 'other'"),
     (replace(YOUNG, user="other", vhost=None), MoveVerdict.NOT_PROVABLE, "user 'other'"),
+    (replace(YOUNG, connected_at=NOW + 1), MoveVerdict.MOVED, ""),
+    (replace(YOUNG, connected_at=NOW + 2), MoveVerdict.NOT_PROVABLE, "the clocks of the source's nodes are apart"),
     (replace(YOUNG, user="mover", product=PRODUCT), MoveVerdict.MOVED, ""),
 ]
 
@@ -110,6 +113,15 @@ def test_a_connection_at_either_look(client: SeenConnection, expected: MoveVerdi
     for looks in ((DONE, with_client(client)), (with_client(client), DONE)):
         found, why = verdict(*looks)
         assert (found, reason in why) == (expected, True), why
+
+
+@pytest.mark.parametrize("permissions", [{("v", "mover"): ALL}, {}])
+def test_an_agent_of_the_move_that_may_publish(permissions: dict[tuple[str, str], Permissions]) -> None:
+    """It may be another one that writes into the source."""
+    look = replace(DONE, permissions={("v", "shop"): TAKEN, **permissions})
+    for looks in ((DONE, look), (look, DONE)):
+        found, why = verdict(*looks)
+        assert (found, "take 'write' from that user" in why) == (MoveVerdict.NOT_PROVABLE, True), why
 
 
 def test_connections_elsewhere_keep_the_cluster() -> None:
@@ -123,6 +135,7 @@ def test_connections_elsewhere_keep_the_cluster() -> None:
 OPEN = [
     ({("v", "shop"): ALL}, DONE.fences, NOW, "users who may publish aren't fenced: 'shop'"),
     ({("v", "shop"): TAKEN, ("v", "new"): ALL}, DONE.fences, NOW, "'new'"),
+    ({("v", "shop"): TAKEN, ("v", "mover"): ALL}, DONE.fences, NOW, "'mover'"),
     ({("v", "shop"): TAKEN}, DONE.fences, SINCE + IN_FORCE_AFTER - 5, "the fence of user 'shop' counts in 5 s"),
     ({("v", "shop"): TAKEN}, {("v", "shop"): replace(FENCE, since=None)}, NOW, "the fence of user 'shop' isn't done"),
 ]
@@ -188,6 +201,19 @@ def test_vhosts_that_arent_in_the_file_keep_the_cluster() -> None:
         assert len(found.reasons) == 1
         assert "vhost 'w'" in found.reasons[0]
     assert said(replace(DONE, vhosts={**DONE.vhosts, "w": SeenVhost()})).reasons == ()
+
+
+def test_many_reasons_are_said_once() -> None:
+    """Each queue has a text of the first of them, and the whole has no more than can be read."""
+    many = tuple(SeenConnection("c", "v", f"user{number}") for number in range(1_000))
+    names = [queue_key("v", f"q{number}") for number in range(1_000)]
+    look = replace(DONE, vhosts={"v": SeenVhost({key.name: EMPTY for key in names})}, connections=many)
+    found = judge((look, look), names, {"v"}, MOVERS)
+    (reason,) = {reason for _, reason in found.queues.values()}
+    assert reason.endswith("; and 997 more")
+    assert len(reason) < 1_000
+    assert len(found.reasons) == MOST_REASONS + 1
+    assert found.reasons[-1] == "and 901 more reasons"
 
 
 def test_a_vhost_that_isnt_seen() -> None:
@@ -262,18 +288,15 @@ def _is_safe(look: SourceLook) -> bool:
     dying = any(each.dead_letters and each.messages != 0 for each in vhost.queues.values())
     fence = look.fences.get(("v", "shop"))
     since = None if fence is None else fence.since
-    others = [
-        each for each in look.connections if each.vhost != "w" and (each.user, each.product) != ("mover", PRODUCT)
-    ]
+    moving = [each for each in look.connections if (each.user, each.product) == ("mover", PRODUCT)]
+    others = [each for each in look.connections if each.vhost != "w" and each not in moving]
     are_young = all(
         each.user == "shop" and since is not None and each.connected_at is not None and each.connected_at > since + 9
         for each in others
     )
-    writing = [
-        user
-        for (of, user), each in look.permissions.items()
-        if of == "v" and user != "mover" and each.write not in ("", "^$")
-    ]
+    are_readers = all(each.vhost == "w" or ("v", "mover") in look.permissions for each in moving)
+    writing = [user for (of, user), each in look.permissions.items() if of == "v" and each.write not in ("", "^$")]
     has_begun = fence is None or ("v", "shop") not in look.permissions or (since is not None and look.at > since + 60)
     no_doubt = not look.doubts and not vhost.doubts
-    return is_there and is_led and not dying and are_young and not writing and has_begun and no_doubt
+    are_others = are_young and are_readers and not writing
+    return is_there and is_led and not dying and are_others and has_begun and no_doubt
