@@ -49,23 +49,24 @@ def status(file: Path, *, apart: float, is_unfenced_accepted: bool, form: str) -
 
 
 def fence(file: Path, users: list[str], *, closes: bool, form: str) -> int:
+    from agent.core.addresses.uri import Mechanism
     from agent.migration import fencing
-    from agent.migration.observing import movers_of
 
     migration = _load(file)
+    if any(Mechanism.EXTERNAL in uri.mechanisms for uri in migration.source.uris):
+        output.complain("the move's user isn't known, as it logs in by a certificate: don't fence it")
     account = _with_source(
         migration,
-        lambda client: fencing.fence(
-            client, migration.vhosts.keys(), users, movers_of(migration.source), closes=closes
-        ),
+        lambda client: fencing.fence(client, migration.source, migration.vhosts.keys(), users, closes=closes),
     )
     _show(account, form)
     if form == "text":
         said = f"closed {counted(account.closed, 'connection')}"
         if not closes:
-            said = f"{counted(account.older, 'older connection')} may still publish: --close-connections closes them"
+            older = counted(account.older, "older connection")
+            said = f"{older}, of those listed so far, may still publish: --close-connections closes them"
         output.say(f"{said}; fences count after {IN_FORCE_AFTER:.0f} s")
-    return OK
+    return NOT_SAFE if account.left else OK
 
 
 def unfence(file: Path, users: list[str], *, is_forced: bool, form: str) -> int:
@@ -76,9 +77,10 @@ def unfence(file: Path, users: list[str], *, is_forced: bool, form: str) -> int:
         migration, lambda client: fencing.unfence(client, migration.vhosts.keys(), users, is_forced=is_forced)
     )
     _show(account, form)
-    if form == "text" and not account.done and not account.left:
+    is_left = bool(account.left or account.problems)
+    if form == "text" and not account.done and not is_left:
         output.say("nobody is fenced")
-    return NOT_SAFE if account.left else OK
+    return NOT_SAFE if is_left else OK
 
 
 def _load(file: Path) -> Migration:
@@ -105,12 +107,21 @@ def _show(account: FenceAccount, form: str) -> None:
         lists = {
             name: [_pair(vhost, user, why) for (vhost, user), why in found.items()] for name, found in _both(account)
         }
-        output.say_json({**lists, "closed_connections": account.closed, "older_connections": account.older})
+        output.say_json(
+            {
+                **lists,
+                "problems": account.problems,
+                "closed_connections": account.closed,
+                "older_connections": account.older,
+            }
+        )
         return
     for name, found in _both(account):
         for (vhost, user), why in found.items():
             mark = output.paint(name, "green" if name == "done" else "red")
             output.say(mark, f" user {user!r} in vhost {vhost!r}: {why}")
+    for problem in account.problems:
+        output.say(output.paint("left", "red"), f" {problem}")
 
 
 def _both(account: FenceAccount) -> Iterator[tuple[str, Mapping[tuple[str, str], str]]]:

@@ -190,7 +190,9 @@ class ManagementClient(Transport):
         return await self.get_list(path, needs=needs, take=taking(answer))
 
     async def _one(self, path: str, answer: type[T]) -> T:
-        found = await self.get(path, needs=_ANY_TAG)
+        return self._taken(path, await self.get(path, needs=_ANY_TAG), answer)
+
+    def _taken(self, path: str, found: object, answer: type[T]) -> T:
         try:
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agent.core.addresses.url_text import encode
 from agent.core.migration.fences import PREFIX, Permissions
+from agent.management.answers import PermissionAnswer
 from agent.management.client import ManagementClient
 
 _ADMINISTRATOR: Final = "the tag administrator"
@@ -20,8 +21,12 @@ class FencingClient(ManagementClient):
 
     async def permissions_in(self, vhost: str, user: str) -> Permissions | None:
         """None if the user has none there, or there is no such user."""
-        found = await self.get(f"permissions/{encode(vhost)}/{encode(user)}", needs=_ADMINISTRATOR)
-        return None if found is None else Permissions(*(str(found[name]) for name in ("configure", "write", "read")))
+        path = f"permissions/{encode(vhost)}/{encode(user)}"
+        answer = await self.get(path, needs=_ADMINISTRATOR)
+        if answer is None:
+            return None
+        found = self._taken(path, answer, PermissionAnswer)
+        return Permissions(found["configure"], found["write"], found["read"])
 
     async def set_permissions(self, vhost: str, user: str, wanted: Permissions) -> None:
         """Raises NotTakenError, as for a user that is gone."""

@@ -6,17 +6,18 @@ Why: docs/decisions/0067-migrate-verdict.md
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.migration.fences import SETTLED_AFTER, ClientFence, Permissions, read_fence
-from agent.core.migration.verdict import strangers
+from agent.core.migration.verdict import PRODUCT, SourceLook, strangers
+from agent.core.settings import DownstreamSettings
 from agent.core.text.quantities import listed
 from agent.errors import PermanentError, TransientError, UsageError
 from agent.management.fencing import FencingClient
 from agent.management.transport import NotTakenError
-from agent.migration.observing import fence_look, need_administrator, now_at
+from agent.migration.observing import fence_look, movers_of, need_administrator, now_at
 
 _TRIES: Final = 5
 _MOST_NAMED: Final = 5
@@ -29,6 +30,8 @@ class FenceAccount:
 
     done: Mapping[tuple[str, str], str]
     left: Mapping[tuple[str, str], str]
+    problems: Sequence[str] = ()
+    """What is left besides, and why."""
     closed: int = 0
     """Connections."""
     older: int = 0
@@ -37,48 +40,77 @@ class FenceAccount:
 
 async def fence(
     client: FencingClient,
+    source: DownstreamSettings,
     vhosts: Collection[str],
     users: Collection[str],
-    movers: Collection[str],
     *,
     closes: bool,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> FenceAccount:
     """Takes `write` and `configure` of the users in the vhosts. Raises UsageError and BrokerError, also where somebody
     else may publish there."""
-    if moving := sorted({*users} & {*movers}):
+    movers = movers_of(source)
+    if moving := sorted({*users} & {*movers, *(url.user for url in source.management)}):
         raise UsageError(f"the move itself needs its user {moving[0]!r}: fence the clients' users")
     await need_administrator(client)
     look = await fence_look(client)
     pairs = sorted(pair for pair in look.permissions if pair[0] in vhosts and pair[1] in users)
     if missing := sorted({*users} - {user for _, user in pairs}):
         raise PermanentError(f"source: user {missing[0]!r} has no permissions in any vhost of the file")
+    _refuse_for_others(look, vhosts, users, movers)
+    done, left = await _take_all(client, pairs)
+    # One that is made at once again wouldn't be told from those of before, and listing them takes seconds, too.
+    await sleep(SETTLED_AFTER + 1 if closes else 0)
+    older = await _older(client, done)
+    if not closes:
+        return FenceAccount(done, left, older=len(older))
+    for name in older:
+        await client.close_connection(name)
+    return FenceAccount(done, left, closed=len(older))
+
+
+def _refuse_for_others(
+    look: SourceLook, vhosts: Collection[str], users: Collection[str], movers: Collection[str]
+) -> None:
+    for each in look.connections:
+        if each.product == PRODUCT and each.user in users and each.vhost in {None, *vhosts}:
+            raise PermanentError(
+                f"source: nothing is fenced, as an agent is connected as user {each.user!r}, and would be fenced with "
+                "the clients: give it a user of its own"
+            )
     others = [f"vhost {vhost!r}: {each}" for vhost in vhosts for each in strangers(look, vhost, movers, users)]
     if others:
         what = listed(others, _MOST_NAMED, separator="; ")
-        raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. ClientFence their users, too")
-    done = {(vhost, user): await _take(client, vhost, user) for vhost, user in pairs}
-    # One that is made at once again wouldn't be told from those of before, and listing them takes seconds, too.
-    await sleep(SETTLED_AFTER + 1 if closes else 0)
-    older = await _older(client, pairs)
-    if not closes:
-        return FenceAccount(done, {}, older=len(older))
-    for name in older:
-        await client.close_connection(name)
-    return FenceAccount(done, {}, closed=len(older))
+        raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. Fence their users, too")
 
 
-async def _take(client: FencingClient, vhost: str, user: str) -> str:
-    """What they have is remembered before it is taken, and never overwritten; `since` is written last."""
+async def _take_all(client: FencingClient, pairs: Iterable[tuple[str, str]]) -> tuple[dict[tuple[str, str], str], ...]:
+    """Those that are taken, and those that can't be."""
+    done: dict[tuple[str, str], str] = {}
+    left: dict[tuple[str, str], str] = {}
+    for pair in pairs:
+        try:
+            await _take(client, *pair)
+            done[pair] = "is fenced"
+        except PermanentError as error:
+            left[pair] = str(error)
+    return done, left
+
+
+async def _take(client: FencingClient, vhost: str, user: str) -> None:
+    """What they have is remembered before it is taken, and is not overwritten while it is; `since` is written last, and
+    anew each time: somebody may have given them back and taken them again meanwhile."""
     had, known = await _as_they_are(client, vhost, user)
-    if known is not None and known.since is not None and had.are_taken:
-        return "was fenced already"
-    now = replace(known or ClientFence(vhost, user, had), since=None)
+    if known is None and had.are_taken:
+        raise PermanentError(
+            "it may not publish already, and nothing says what it could before: give it that back by hand, and fence "
+            "it; if it never could, write its permissions as '' instead of '^$'"
+        )
+    now = replace(known, since=None) if known is not None and had.are_taken else ClientFence(vhost, user, had)
     await client.remember(now.name, now.value)
     await client.set_permissions(vhost, user, had.taken())
     # The clock's answer is cut to whole seconds.
     await client.remember(now.name, replace(now, since=now_at(client).timestamp() + 1).value)
-    return "is fenced"
 
 
 async def _as_they_are(client: FencingClient, vhost: str, user: str) -> tuple[Permissions, ClientFence | None]:
@@ -124,7 +156,19 @@ async def unfence(
         if known.vhost in vhosts and (not users or known.user in users):
             reason = await _give_back(client, known, is_forced=is_forced)
             (done if reason is None else left)[pair] = reason or "has its permissions again"
-    return FenceAccount(done, left)
+    return FenceAccount(done, left, [*look.doubts, *_not_found(look, vhosts, users)])
+
+
+def _not_found(look: SourceLook, vhosts: Collection[str], users: Collection[str]) -> Iterator[str]:
+    """Fences of these users that aren't given back, as the file doesn't name their vhosts, and who has none there."""
+    for user in users:
+        fenced = {vhost for vhost, each in look.fences if each == user}
+        elsewhere = sorted(fenced.difference(vhosts))
+        if elsewhere:
+            names = listed(list(map(repr, elsewhere)), _MOST_NAMED)
+            yield f"user {user!r} is also fenced in vhosts that the file doesn't have: {names}"
+        elif not fenced:
+            yield f"user {user!r} isn't fenced"
 
 
 async def _give_back(client: FencingClient, known: ClientFence, *, is_forced: bool) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from agent.core.addresses.uri import Mechanism
 from agent.core.migration.fences import PREFIX, Permissions, read_fence
 from agent.core.migration.objects import (
     ClusterObjects,
@@ -61,8 +62,8 @@ async def verdict_on(
 
 
 def movers_of(source: DownstreamSettings) -> frozenset[str]:
-    """The users of the move itself, at the source."""
-    return frozenset(uri.login[0] for uri in source.uris) | frozenset(url.user for url in source.management)
+    """The users with whom the move consumes from the source; who logs in by a certificate isn't known here."""
+    return frozenset(uri.login[0] for uri in source.uris if Mechanism.EXTERNAL not in uri.mechanisms)
 
 
 async def need_administrator(client: ManagementClient) -> None:
@@ -114,7 +115,7 @@ async def _look(client: ManagementClient, selection: Mapping[str, VhostSelection
         if federates and name in federated:
             why.append("links of the federation plugin may publish into it: remove its upstreams there")
         vhosts[name] = SeenVhost(queues, tuple(why))
-    return objects, replace(seen, vhosts=vhosts, doubts=tuple(doubts))
+    return objects, replace(seen, vhosts=vhosts, doubts=(*seen.doubts, *doubts))
 
 
 def now_at(client: ManagementClient) -> datetime:
@@ -126,16 +127,22 @@ def now_at(client: ManagementClient) -> datetime:
 
 
 async def fence_look(client: ManagementClient) -> SourceLook:
-    """Who may publish, who is fenced, and who is connected."""
+    """Who may publish, who is fenced, and who is connected; its doubts are fences that can't be read."""
     permissions = {
         (each["vhost"], each["user"]): Permissions(each["configure"], each["write"], each["read"])
         for each in await client.permissions()
     }
     named = [each for each in await client.global_parameters() if each["name"].startswith(PREFIX)]
-    fences = [fence for each in named if (fence := read_fence(each["name"], each.get("value"))) is not None]
+    read = {each["name"]: read_fence(each["name"], each.get("value")) for each in named}
+    doubts = tuple(
+        f"the global parameter {name!r} isn't what a fence writes, so what its user had isn't known: look at it, give "
+        "that back by hand, and delete it"
+        for name, fence in read.items()
+        if fence is None
+    )
     connections = [_connection(each) for each in await client.clients()]
-    by_pair = {(fence.vhost, fence.user): fence for fence in fences}
-    return SourceLook(now_at(client).timestamp(), {}, connections, permissions, by_pair)
+    by_pair = {(fence.vhost, fence.user): fence for fence in read.values() if fence is not None}
+    return SourceLook(now_at(client).timestamp(), {}, connections, permissions, by_pair, doubts)
 
 
 def _of_nodes(nodes: Iterable[NodeAnswer]) -> tuple[set[str], list[str]]:
@@ -165,6 +172,10 @@ async def _shovels(client: ManagementClient, parameters: Iterable[tuple[str, str
 
 def _published_by_brokers(vhost: str, queues: Mapping[str, SeenQueue], objects: ClusterObjects) -> Iterator[str]:
     """What gets into queues without a connection."""
+    kinds = {ObjectKind.EXCHANGE, ObjectKind.BINDING}
+    unread = [str(key) for key in objects.unread if key.vhost == vhost and key.kind in kinds]
+    if unread:
+        yield f"what these bring isn't known, as they can't be read: {listed(unread, _MOST_NAMED)}"
     for key, body in objects.objects.items():
         if key.vhost != vhost:
             continue

@@ -16,6 +16,7 @@ IN_FORCE_AFTER: Final = 65.0
 SETTLED_AFTER: Final = 10.0
 """A connection that is made so long after the fence has never had another permission: by then all nodes know of it, and
 so far their clocks may differ. One of before keeps what it had, while its channels are busy or for ever."""
+_LATEST: Final = 1e11
 _NAMED: Final = 16  # hexadecimal digits
 
 
@@ -76,9 +77,12 @@ def read_fence(name: str, value: Any) -> ClientFence | None:
         return None
     since = value.get("since")
     texts = [value.get(each) for each in ("vhost", "user", *(field.name for field in fields(Permissions)))]
-    is_time = since is None or (isinstance(since, int | float) and not isinstance(since, bool))
-    if not is_time or not all(isinstance(each, str) for each in texts):
+    if not (since is None or _is_time(since)) or not all(isinstance(each, str) for each in texts):
         return None
     vhost, user, *had = map(str, texts)
     found = ClientFence(vhost, user, Permissions(*had), None if since is None else float(since))
     return found if found.name == name else None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LATEST
