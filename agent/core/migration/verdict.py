@@ -23,6 +23,8 @@ MOST_NAMED: Final = 3
 MOST_REASONS: Final = 100
 _MOST_DOUBTS: Final = 3
 """Of them that the reason of each queue repeats; the whole has the others, too."""
+_LONGEST: Final = 1_000
+"""Characters of a reason: bindings are named with their arguments."""
 _CUT: Final = 1.0
 """A look's time is cut to whole seconds."""
 PRODUCT: Final = "federation-agent"
@@ -172,12 +174,13 @@ def judge(
 
 
 def _told(doubts: Doubts) -> str:
-    return listed(doubts, _MOST_DOUBTS, separator="; ")
+    return listed([each[:_LONGEST] for each in doubts], _MOST_DOUBTS, separator="; ")
 
 
 def _bounded(reasons: Sequence[str]) -> Doubts:
     more = len(reasons) - MOST_REASONS
-    return (*reasons[:MOST_REASONS], *([f"and {counted(more, 'more reason')}"] if more > 0 else []))
+    shown = (each[:_LONGEST] for each in reasons[:MOST_REASONS])
+    return (*shown, *([f"and {counted(more, 'more reason')}"] if more > 0 else []))
 
 
 def _of_queue(

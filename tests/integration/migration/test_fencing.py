@@ -15,7 +15,8 @@ import pytest
 from aio_pika.exceptions import ChannelClosed, ChannelInvalidStateError
 
 from agent.core.migration.fences import ClientFence, Permissions
-from tests.integration.migration.clients import Clients
+from agent.core.migration.verdict import PRODUCT
+from tests.integration.migration.clients import OLD, Clients
 from tests.integration.migration.scene import MigrationScene
 from tests.lab import user_program
 from tests.tiers import thorough
@@ -26,15 +27,15 @@ HAD = ("^(orders|a/ö %#?)", "^orders|^$|amq.default", "^orders$")
 def test_all_of_it_comes_back(clients: Clients) -> None:
     scene = clients.scene
     scene.source.admin.permissions(scene.vhost, clients.user, configure=HAD[0], write=HAD[1], read=HAD[2])
-    for why in ("is fenced", "was fenced already"):
+    for _ in range(2):
         found = scene.run("fence", "--user", clients.user)
-        assert found["done"] == [{"vhost": scene.vhost, "user": clients.user, "reason": why}]
+        assert found["done"] == [{"vhost": scene.vhost, "user": clients.user, "reason": "is fenced"}]
         assert clients.permissions() == ("^$", "^$", HAD[2])
     assert len(clients.parameters()) == 1
     assert scene.run("unfence", "--user", clients.user)["done"]
     assert clients.permissions() == HAD
     assert clients.parameters() == {}
-    assert scene.run("unfence") == {"done": [], "left": [], "closed_connections": 0, "older_connections": 0}
+    assert not any(scene.run("unfence").values())
 
 
 async def test_a_fenced_client_may_consume_and_not_publish(clients: Clients) -> None:
@@ -63,6 +64,52 @@ def test_who_is_never_fenced(clients: Clients) -> None:
     for user, status, text in (("guest", 2, "the move itself needs"), ("nobody", 4, "has no permissions")):
         ran = clients.scene.ran("fence", "--user", clients.user, "--user", user)
         assert (ran.status, text in ran.err) == (status, True), ran
+    assert (clients.permissions(), clients.parameters()) == ((".*", ".*", ".*"), {})
+
+
+def test_what_is_taken_and_not_remembered(clients: Clients, clients_of: Callable[[MigrationScene], Clients]) -> None:
+    """Another fence was killed when its memory was just deleted, or somebody did it by hand. The others are fenced."""
+    scene, other = clients.scene, clients_of(clients.scene)
+    scene.source.admin.permissions(scene.vhost, clients.user, configure="^$", write="^$")
+    found = scene.run("fence", "--user", clients.user, "--user", other.user, status=4)
+    assert [each["user"] for each in found["done"]] == [other.user]
+    assert "nothing says what it could before" in found["left"][0]["reason"]
+    assert clients.parameters() == {}
+    scene.source.admin.permissions(scene.vhost, clients.user, configure="", write="")
+    assert len(scene.run("fence", "--user", clients.user, "--user", other.user)["done"]) == 2
+    assert len(scene.run("unfence")["done"]) == 2
+    assert clients.permissions() == ("", "", ".*")
+
+
+def test_what_is_remembered_follows_what_was_given_meanwhile(clients: Clients) -> None:
+    scene = clients.scene
+    scene.run("fence", "--user", clients.user)
+    ((name, first),) = clients.parameters().items()
+    scene.source.admin.global_parameter(name, {**first, "since": first["since"] - OLD})
+    scene.run("fence", "--user", clients.user)
+    assert clients.parameters()[name]["since"] >= first["since"]
+    scene.source.admin.permissions(scene.vhost, clients.user, configure="^new", write="^new")
+    scene.run("fence", "--user", clients.user)
+    scene.run("unfence")
+    assert clients.permissions() == ("^new", "^new", ".*")
+
+
+def test_what_cant_be_given_back_is_left(clients: Clients) -> None:
+    scene = clients.scene
+    scene.run("fence", "--user", clients.user)
+    assert scene.run("unfence", "--user", "nobody", status=4)["problems"] == ["user 'nobody' isn't fenced"]
+    ((name, value),) = clients.parameters().items()
+    scene.source.admin.global_parameter(name, {**value, "since": "x"})
+    (problem,) = scene.run("unfence", status=4)["problems"]
+    assert repr(name) in problem
+    assert (list(clients.parameters()), clients.permissions()) == ([name], ("^$", "^$", ".*"))
+
+
+async def test_an_agents_own_user_isnt_fenced(clients: Clients) -> None:
+    async with await aio_pika.connect(clients.uri, client_properties={"product": PRODUCT}):
+        await clients.listed()
+        ran = await asyncio.to_thread(clients.scene.ran, "fence", "--user", clients.user)
+    assert (ran.status, "an agent is connected as user" in ran.err) == (4, True), ran
     assert (clients.permissions(), clients.parameters()) == ((".*", ".*", ".*"), {})
 
 

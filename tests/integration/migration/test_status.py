@@ -13,6 +13,7 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
+from agent.core.fields import MAX_VALUES
 from agent.core.migration.verdict import PRODUCT
 from tests.conftest import Borrowed
 from tests.integration.migration.clients import PASSWORD, Clients, verdicts
@@ -78,8 +79,10 @@ async def test_an_agent_of_the_move_is_known_by_its_user_and_its_product(
     scene, mover = clients.scene, clients_of(clients.scene)
     scene.document["source"]["uri"] = ours = mover.uri
     scene.write()
-    users = [(ours, "other", "not provable"), (clients.uri, PRODUCT, "not provable"), (ours, PRODUCT, "empty")]
-    for uri, product, verdict in users:
+    users = [(ours, "other", "not provable"), (clients.uri, PRODUCT, "not provable"), (ours, PRODUCT, "not provable")]
+    for uri, product, verdict in [*users, (ours, PRODUCT, "empty")]:
+        if verdict == "empty":
+            scene.source.admin.permissions(scene.vhost, mover.user, write="^$")
         connection = await aio_pika.connect(uri, client_properties={"product": product})
         await clients.listed()
         assert (await clients.verdict("orders"))[0] == verdict
@@ -127,6 +130,16 @@ async def test_other_queues_that_keep_messages_or_send_them(clients: Clients) ->
 
 
 @pytest.mark.thorough
+async def test_a_fence_that_cant_be_read(clients: Clients) -> None:
+    scene = clients.scene
+    await asyncio.to_thread(scene.run, "fence", "--user", clients.user)
+    ((name, value),) = clients.parameters().items()
+    scene.source.admin.global_parameter(name, {**value, "since": "x"})
+    verdict, reason = await clients.verdict("orders", "--unfenced")
+    assert (verdict, f"the global parameter {name!r} isn't what a fence writes" in reason) == ("not provable", True)
+
+
+@pytest.mark.thorough
 async def test_streams_and_what_the_broker_publishes(clients: Clients) -> None:
     scene = clients.scene
     scene.source.admin.queue(scene.vhost, "stream", arguments={"x-queue-type": "stream"})
@@ -134,6 +147,9 @@ async def test_streams_and_what_the_broker_publishes(clients: Clients) -> None:
     assert (found["stream"][0], found["orders"][0]) == ("not provable", "empty")
     scene.source.admin.bind(scene.vhost, "amq.rabbitmq.trace", "orders", "#")
     assert (await clients.verdict("orders"))[1].startswith("the broker itself publishes by ")
+    scene.source.admin.queue(scene.vhost, "other")
+    scene.source.admin.bind(scene.vhost, "amq.rabbitmq.trace", "other", "#", arguments={"x": list(range(MAX_VALUES))})
+    assert "as they can't be read: binding from exchange 'amq.rabbitmq.trace'" in (await clients.verdict("orders"))[1]
 
 
 @pytest.mark.thorough
@@ -168,6 +184,7 @@ async def test_the_whole_when_all_is_done(
     admin.queue(scene.vhost, "quorum", arguments={"x-queue-type": "quorum"})
     assert not (await clients.status())["switch_off"]
     assert (await clients.status("--unfenced", status=0))["switch_off"]
+    admin.permissions(scene.vhost, "guest", configure="^$", write="^$")  # the move's
     await asyncio.to_thread(scene.run, "fence", "--user", clients.user)
     verdict, reason = await clients.verdict("quorum")
     assert (verdict, "counts in " in reason) == ("empty", True), reason
@@ -216,7 +233,7 @@ async def test_dead_letters_on_their_way(
     await user_program.publish_async(scene.source.uri(vhost), "", "dying", ["m"])
     await asyncio.sleep(2)
     found = verdicts(await asyncio.to_thread(scene.run, "status", "--apart", "10", status=4))
-    assert found["dying"] == ("not yet", "1 on their way to a dead-letter exchange")
+    assert found["dying"] == ("not yet", "1 on their way to a dead-letter exchange, or waiting to be tried again")
     verdict, reason = found["orders"]
     assert (verdict, "dead letters may come from 'dying'" in reason) == ("not provable", True), reason
 

@@ -214,6 +214,8 @@ def test_many_reasons_are_said_once() -> None:
     assert len(reason) < 1_000
     assert len(found.reasons) == MOST_REASONS + 1
     assert found.reasons[-1] == "and 901 more reasons"
+    long = said(replace(DONE, doubts=("x" * 100_000,)))
+    assert len(long.queues[QUEUE][1]) == len(long.reasons[0]) == 1_000
 
 
 def test_a_vhost_that_isnt_seen() -> None:
