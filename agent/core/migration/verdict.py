@@ -218,7 +218,12 @@ def strangers(look: SourceLook, vhost: str, movers: Collection[str], fenced: Col
 
 
 def unfenced(look: SourceLook, vhost: str, movers: Collection[str]) -> Iterator[str]:
-    """Who could connect and publish, the users of the move apart."""
+    """Who could connect and publish. The users of the move are trusted where clients are fenced, and so have others."""
+    if not any(of == vhost for of, _ in look.fences):
+        pairs = look.permissions.items()
+        ours = sorted(repr(user) for (of, user), each in pairs if of == vhost and user in movers and each.may_publish)
+        if ours:
+            yield f"nobody is fenced, and the move's own user {listed(ours, MOST_NAMED)} may be the clients', too"
     users = []
     for (of, user), permissions in look.permissions.items():
         if of != vhost or user in movers:

@@ -38,7 +38,7 @@ class MigrationScene:
     def run(self, step: str, *arguments: str, status: int = 0) -> dict[str, Any]:
         ran = self.ran(step, "--format", "json", *arguments)
         assert ran.status == status, ran
-        assert "guest" not in ran.out + ran.err
+        assert "guest:" not in ran.out + ran.err, "a login is shown"
         found: dict[str, Any] = json.loads(ran.out)
         return found
 

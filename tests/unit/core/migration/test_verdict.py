@@ -147,6 +147,13 @@ def test_who_never_could_needs_no_fence() -> None:
     assert verdict(replace(DONE, permissions={**DONE.permissions, **reader}))[0] is MoveVerdict.MOVED
 
 
+def test_a_user_that_clients_may_share_with_the_move() -> None:
+    shared = replace(DONE, connections=(), permissions={("v", "mover"): ALL}, fences={})
+    assert verdict(shared)[0] is MoveVerdict.EMPTY
+    assert "the move's own user 'mover'" in verdict(shared)[1]
+    assert verdict(replace(shared, permissions={("v", "mover"): TAKEN}))[0] is MoveVerdict.MOVED
+
+
 def test_what_comes_without_a_connection() -> None:
     dying = replace(EMPTY, messages=1, ready=1, dead_letters=True)
     assert verdict(with_queue(EMPTY, dying=dying)) == (
