@@ -25,8 +25,8 @@ _MOST_DOUBTS: Final = 3
 """Of them that the reason of each queue repeats; the whole has the others, too."""
 _LONGEST: Final = 1_000
 """Characters of a reason: bindings are named with their arguments."""
-_CUT: Final = 1.0
-"""A look's time is cut to whole seconds."""
+_LATE: Final = 5.0
+"""A look's time is cut to whole seconds, and brokers that are busy tell one of seconds ago."""
 PRODUCT: Final = "federation-agent"
 """Connections of agents call themselves so."""
 _RUNNING: Final = "running"
@@ -243,7 +243,7 @@ def _why_doubted(each: SeenConnection, look: SourceLook, vhost: str, movers: Col
         return "who is the move's and may publish, so that an agent may be writing here: take 'write' from that user"
     if fence is None or not is_taken:
         return "a publisher, for all we know"
-    if each.connected_at is not None and each.connected_at > look.at + _CUT:
+    if each.connected_at is not None and each.connected_at > look.at + _LATE:
         return "which is younger than this look: the clocks of the source's nodes are apart"
     return None if fence.covers(each.connected_at) else "connected before the fence: close it, or let it connect again"
 

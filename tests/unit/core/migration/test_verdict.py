@@ -102,8 +102,8 @@ CLIENTS = [
     (replace(YOUNG, user="mover"), MoveVerdict.NOT_PROVABLE, "user 'mover'"),
     (replace(YOUNG, user="other", product=PRODUCT), MoveVerdict.NOT_PROVABLE, "user 'other'"),
     (replace(YOUNG, user="other", vhost=None), MoveVerdict.NOT_PROVABLE, "user 'other'"),
-    (replace(YOUNG, connected_at=NOW + 1), MoveVerdict.MOVED, ""),
-    (replace(YOUNG, connected_at=NOW + 2), MoveVerdict.NOT_PROVABLE, "the clocks of the source's nodes are apart"),
+    (replace(YOUNG, connected_at=NOW + 5), MoveVerdict.MOVED, ""),
+    (replace(YOUNG, connected_at=NOW + 6), MoveVerdict.NOT_PROVABLE, "the clocks of the source's nodes are apart"),
     (replace(YOUNG, user="mover", product=PRODUCT), MoveVerdict.MOVED, ""),
 ]
 
@@ -158,6 +158,13 @@ def test_who_may_come_back(
 def test_who_never_could_needs_no_fence() -> None:
     reader = {("v", "reader"): Permissions("^$", "", ".*"), ("w", "elsewhere"): ALL}
     assert verdict(replace(DONE, permissions={**DONE.permissions, **reader}))[0] is MoveVerdict.MOVED
+
+
+def test_a_user_that_clients_may_share_with_the_move() -> None:
+    shared = replace(DONE, connections=(), permissions={("v", "mover"): ALL}, fences={})
+    assert verdict(shared)[0] is MoveVerdict.EMPTY
+    assert "aren't fenced: 'mover'" in verdict(shared)[1]
+    assert verdict(replace(shared, permissions={("v", "mover"): TAKEN}))[0] is MoveVerdict.MOVED
 
 
 def test_what_comes_without_a_connection() -> None:
