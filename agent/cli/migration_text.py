@@ -55,7 +55,7 @@ def _action_lines(actions: Sequence[MigrationAction]) -> Iterator[str]:
             mark = output.paint("+", "green") if action.verb is MigrationVerb.CREATE else output.paint("~", "yellow")
             yield output.line("  ", mark, f" {action.verb} {action.key}")
     for kind, number in shown.items():
-        yield from _more(number - MOST_ACTIONS, _PLURALS.get(kind, f"{kind}s"))
+        yield from more_lines(number - MOST_ACTIONS, _PLURALS.get(kind, f"{kind}s"))
 
 
 def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
@@ -66,17 +66,17 @@ def _objection_lines(objections: Sequence[Objection]) -> Iterator[str]:
     for verdict in ObjectionKind:
         of_verdict = [(group, keys) for group, keys in groups.items() if group[0] is verdict]
         for (_, reason, advice, *_), keys in of_verdict[:MOST_LINES]:
-            yield output.line(output.paint(verdict, _COLOURS.get(verdict, "red")), f" {_named(keys)}: {reason}")
+            yield output.line(output.paint(verdict, _COLOURS.get(verdict, "red")), f" {named(keys)}: {reason}")
             yield f"  → {advice}"
-        yield from _more(len(of_verdict) - MOST_LINES, verdict)
+        yield from more_lines(len(of_verdict) - MOST_LINES, verdict)
 
 
-def _more(number: int, of: str) -> Iterator[str]:
+def more_lines(number: int, of: str) -> Iterator[str]:
     if number > 0:
         yield f"{number:,} more {of} (--format json shows all)"
 
 
-def _named(keys: Sequence[ObjectKey]) -> str:
+def named(keys: Sequence[ObjectKey]) -> str:
     first = keys[0]
     if len(keys) == 1 or first.kind in {ObjectKind.VHOST, ObjectKind.BINDING}:
         return listed([str(key) for key in keys], MOST_NAMED, separator="; ")
@@ -94,14 +94,14 @@ def masked(text: str) -> str:
     return before
 
 
-def _all_masked(value: Any) -> Any:
+def all_masked(value: Any) -> Any:
     match value:
         case str():
             return masked(value)
         case Mapping():
-            return {masked(name): _all_masked(each) for name, each in value.items()}
+            return {masked(name): all_masked(each) for name, each in value.items()}
         case list() | tuple():
-            return [_all_masked(each) for each in value]
+            return [all_masked(each) for each in value]
     return value
 
 
@@ -116,7 +116,7 @@ def plan_as_json(plan: MigrationPlan, sides: Mapping[str, Any]) -> Any:
             for each in plan.objections
         ],
     }
-    return _all_masked(found)
+    return all_masked(found)
 
 
 def key_as_json(key: ObjectKey) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def key_as_json(key: ObjectKey) -> dict[str, Any]:
 def account_lines(plan: MigrationPlan, account: CopyAccount) -> Iterator[str]:
     for key, reason in list(account.left.items())[:MOST_LINES]:
         yield output.line(output.paint("left", "red"), f" {key}: {reason}")
-    yield from _more(len(account.left) - MOST_LINES, "left")
+    yield from more_lines(len(account.left) - MOST_LINES, "left")
     differing = [str(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS]
     if differing:
         yield output.line(output.paint("differs", "red"), f" at the target, left as it is: {listed(differing, 5)}")
@@ -146,7 +146,7 @@ def account_as_json(plan: MigrationPlan, account: CopyAccount) -> Any:
         "left": [{**key_as_json(key), "reason": reason} for key, reason in account.left.items()],
         "differs": [key_as_json(each.key) for each in plan.objections if each.verdict is ObjectionKind.DIFFERS],
     }
-    return _all_masked(found)
+    return all_masked(found)
 
 
 def is_complete(plan: MigrationPlan, account: CopyAccount) -> bool:

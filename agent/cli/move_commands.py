@@ -263,3 +263,90 @@ def rollback(
     from agent.cli import migrate_run as moving
 
     return moving.move(file, back=True, out=write, listen=listen, log_format=log_format, log_level=log_level)
+
+
+@migrate.command(
+    epilog=examples(
+        "migrate status migration.yaml",
+        "migrate status migration.yaml --format json",
+        "migrate status migration.yaml --unfenced",
+    )
+)
+def status(
+    file: FileArgument,
+    *,
+    unfenced: Annotated[
+        bool,
+        typer.Option(
+            "--unfenced", help="Take it on yourself that nobody comes back who could publish: 'empty' will do."
+        ),
+    ] = False,
+    apart: Annotated[
+        float,
+        typer.Option(
+            "--apart",
+            min=10,
+            max=600,
+            help="Seconds between the two looks: more than twice the source's collect_statistics_interval.",
+        ),
+    ] = 12.0,
+    format_: FormatOption = "text",
+) -> int:
+    """Say of each queue whether it has moved, and whether the old cluster can be switched off, or why not.
+
+    Only the source is looked at, twice; nothing is changed. Exit status: 0 if it can be switched off, 4 if not.
+    """
+    from agent.cli import migration_status
+
+    return migration_status.status(file, apart=apart, is_unfenced_accepted=unfenced, form=format_)
+
+
+@migrate.command(
+    epilog=examples(
+        "migrate fence migration.yaml --user shop --user billing",
+        "migrate fence migration.yaml --user shop --close-connections",
+    )
+)
+def fence(
+    file: FileArgument,
+    *,
+    user: Annotated[
+        list[str], typer.Option("--user", metavar="USER", help="A user of clients at the source; may be repeated.")
+    ],
+    close_connections: Annotated[
+        bool,
+        typer.Option("--close-connections", help="After 11 s, close their connections that are older than the fence."),
+    ] = False,
+    format_: FormatOption = "text",
+) -> int:
+    """Take 'write' and 'configure' of clients' users in the file's vhosts at the source, so that they can't publish.
+
+    What they had is kept at the source, in a global parameter for each, and 'migrate unfence' gives it back from any
+    host. Nothing is taken if somebody else may publish there. It can be repeated. Exit status: 0, or 4.
+    """
+    from agent.cli import migration_status
+
+    return migration_status.fence(file, user, closes=close_connections, form=format_)
+
+
+@migrate.command(
+    epilog=examples("migrate unfence migration.yaml", "migrate unfence migration.yaml --user shop --format json")
+)
+def unfence(
+    file: FileArgument,
+    *,
+    user: Annotated[
+        list[str] | None, typer.Option("--user", metavar="USER", help="Only this user; may be repeated.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where somebody changed the permissions since the fence.")
+    ] = False,
+    format_: FormatOption = "text",
+) -> int:
+    """Give clients' users at the source back what 'migrate fence' took.
+
+    It can be repeated. Exit status: 0, or 4 if something is left as it is.
+    """
+    from agent.cli import migration_status
+
+    return migration_status.unfence(file, user or [], is_forced=force, form=format_)

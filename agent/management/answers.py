@@ -119,18 +119,39 @@ class QueueFiguresAnswer(TypedDict):
     message_stats: NotRequired[Any]
 
 
+class QueueContentsAnswer(TypedDict):
+    """What is in a queue; every figure may be missing. `messages` also counts those that a quorum queue is
+    dead-lettering, which are neither ready nor unacknowledged. `exclusive` is null for some queue types."""
+
+    name: str
+    type: NotRequired[Any]
+    state: NotRequired[Any]
+    exclusive: NotRequired[Any]
+    arguments: NotRequired[Any]
+    policy: NotRequired[Any]
+    messages: NotRequired[Any]
+    messages_ready: NotRequired[Any]
+    messages_unacknowledged: NotRequired[Any]
+    members: NotRequired[Any]
+    online: NotRequired[Any]
+
+
+class ClientAnswer(TypedDict):
+    """A connection of any protocol with who made it, and when in milliseconds since 1970; fields may be missing."""
+
+    name: str
+    vhost: NotRequired[Any]
+    user: NotRequired[Any]
+    protocol: NotRequired[Any]
+    peer_host: NotRequired[Any]
+    connected_at: NotRequired[Any]
+    client_properties: NotRequired[Any]
+
+
 class ConnectionAnswer(TypedDict):
     """`protocol` is text such as "AMQP 0-9-1"; of AMQP 1.0 "AMQP 1-0", and "AMQP 1.0" before 4.0."""
 
     protocol: NotRequired[Any]
-
-
-class ClientAnswer(TypedDict):
-    """A connection as it is named to people: a client may give its connection a name."""
-
-    user: NotRequired[Any]
-    peer_host: NotRequired[Any]
-    client_properties: NotRequired[Any]
 
 
 class BindingAnswer(TypedDict):
@@ -158,8 +179,8 @@ class FederationLinkAnswer(TypedDict):
 
 
 class ConsumerAnswer(TypedDict):
-    """A consumer of a queue; `queue` has its name, and `channel_details` that of its node; they are empty where it is
-    down."""
+    """A consumer of a queue; `queue` has its name, and `channel_details` that of its node, or its host and user; they
+    are empty where it is down."""
 
     queue: dict[str, Any]
     consumer_tag: str
@@ -185,6 +206,7 @@ class NodeAnswer(TypedDict):
     running: NotRequired[Any]
     uptime: NotRequired[Any]
     enabled_plugins: NotRequired[Any]
+    partitions: NotRequired[Any]
     mem_alarm: NotRequired[Any]
     disk_free_alarm: NotRequired[Any]
 
@@ -214,6 +236,11 @@ class PermissionAnswer(TypedDict):
     configure: str
     write: str
     read: str
+
+
+class GlobalParameterAnswer(TypedDict):
+    name: str
+    value: NotRequired[Any]
 
 
 class ShapeError(ValueError):

@@ -13,12 +13,14 @@ from agent.management.answers import (
     ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
+    GlobalParameterAnswer,
     NodeAnswer,
     Overview,
     ParameterAnswer,
     PermissionAnswer,
     PolicyAnswer,
     QueueAnswer,
+    QueueContentsAnswer,
     QueueCountsAnswer,
     QueueFiguresAnswer,
     ShapeError,
@@ -42,6 +44,7 @@ _QUEUE_FIGURE_COLUMNS = "name,state,node,leader,messages,messages_unacknowledged
     f"message_stats.{name}" for name in ("publish", "deliver_get", "redeliver", "ack", "deliver_no_ack", "get_no_ack")
 )
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
+_HOLDER_COLUMNS = "queue.name,consumer_tag,channel_details.peer_host,channel_details.user"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
@@ -125,6 +128,13 @@ class ManagementClient(Transport):
         answer = await self.get(f"global-parameters/{encode(name)}", needs=_POLICYMAKER)
         return answer.get("value") if isinstance(answer, dict) else None
 
+    async def global_parameters(self) -> list[GlobalParameterAnswer]:
+        return await self._list("global-parameters", GlobalParameterAnswer, needs=_POLICYMAKER)
+
+    async def permissions(self) -> list[PermissionAnswer]:
+        """Those of all users that the broker's own database has, in all vhosts."""
+        return await self._list("permissions", PermissionAnswer, needs=_ADMINISTRATOR)
+
     async def exchanges(self, vhost: str) -> list[ExchangeAnswer]:
         return await self._of_vhost(vhost, f"exchanges/{encode(vhost)}?{_columns(ExchangeAnswer)}", ExchangeAnswer)
 
@@ -149,6 +159,11 @@ class ManagementClient(Transport):
         found = {each["name"]: each.get("messages") for each in answers}
         return {name: depth if isinstance(depth, int) else None for name, depth in found.items()}
 
+    async def queue_contents(self, vhost: str) -> list[QueueContentsAnswer]:
+        """What is in each queue of the vhost, as far as it is known; seconds old."""
+        path = f"queues/{encode(vhost)}?{_columns(QueueContentsAnswer)}&{_NO_STATISTICS}"
+        return await self._of_vhost(vhost, path, QueueContentsAnswer)
+
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         return await self._of_vhost(vhost, f"bindings/{encode(vhost)}?{_columns(BindingAnswer)}", BindingAnswer)
 
@@ -161,6 +176,10 @@ class ManagementClient(Transport):
         """All consumers of the vhost's queues; brokers list them some seconds late."""
         return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}", ConsumerAnswer)
 
+    async def holders(self, vhost: str) -> list[ConsumerAnswer]:
+        """All consumers of the vhost's queues, with their hosts and users."""
+        return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_HOLDER_COLUMNS}", ConsumerAnswer)
+
     async def connections(self, vhost: str) -> list[ConnectionAnswer]:
         """The connections to the vhost; only its own where the user has not the tag monitoring."""
         path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
@@ -170,6 +189,10 @@ class ManagementClient(Transport):
         """The same, with who they are."""
         path = f"vhosts/{encode(vhost)}/connections?{_columns(ClientAnswer)}"
         return await self._of_vhost(vhost, path, ClientAnswer)
+
+    async def all_clients(self) -> list[ClientAnswer]:
+        """All connections, of each protocol; only its own where the user has not the tag monitoring."""
+        return await self._list(f"connections?{_columns(ClientAnswer)}", ClientAnswer, needs=_MONITORING)
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""
@@ -188,7 +211,9 @@ class ManagementClient(Transport):
         return await self.get_list(path, needs=needs, take=taking(answer))
 
     async def _one(self, path: str, answer: type[T]) -> T:
-        found = await self.get(path, needs=_ANY_TAG)
+        return self._taken(path, await self.get(path, needs=_ANY_TAG), answer)
+
+    def _taken(self, path: str, found: object, answer: type[T]) -> T:
         try:
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:

@@ -12,6 +12,8 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -132,6 +134,14 @@ class Transport:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    @property
+    def server_time(self) -> datetime | None:
+        """`date` as a time; None where the server tells none."""
+        try:
+            return parsedate_to_datetime(self.date or "").astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
 
     async def get(self, path: str, *, needs: str) -> Any:
         """The response's JSON, None where there is no such object or route."""

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from agent.core.migration.difference import MigrationAction, MigrationVerb
@@ -40,10 +39,7 @@ async def rehearse(target: DeclaringClient, wanted: Objects) -> dict[ObjectKey, 
 
 def _now(target: DeclaringClient) -> datetime:
     """By the target's clock at its last answer: hosts that rehearse may have others."""
-    try:
-        return parsedate_to_datetime(target.date or "").astimezone(UTC)
-    except (ValueError, OverflowError):
-        return datetime.now(UTC)
+    return target.server_time or datetime.now(UTC)
 
 
 async def _in_scratch(target: DeclaringClient, vhost: str, wanted: Objects) -> dict[ObjectKey, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Borrowed
+from tests.integration.migration.clients import PASSWORD, Clients
 from tests.integration.migration.scene import MigrationScene, scene
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -27,3 +28,25 @@ def between(
 @pytest.fixture
 def migrated(between: Callable[[Node, Node], MigrationScene], broker: Node, second_broker: Node) -> MigrationScene:
     return between(broker, second_broker)
+
+
+@pytest.fixture
+def clients_of(name: Callable[[str], str]) -> Iterator[Callable[[MigrationScene], Clients]]:
+    """`clients_of(scene)`: a user of clients at its source."""
+    with ExitStack() as made:
+
+        def at(found: MigrationScene) -> Clients:
+            clients = Clients(found, name("shop"))
+            found.source.admin.user(clients.user, PASSWORD)
+            found.source.admin.permissions(found.vhost, clients.user)
+            made.callback(clients.remove)
+            return clients
+
+        yield at
+
+
+@pytest.fixture
+def clients(migrated: MigrationScene, clients_of: Callable[[MigrationScene], Clients]) -> Clients:
+    """They have the queue "orders"."""
+    migrated.source.admin.queue(migrated.vhost, "orders")
+    return clients_of(migrated)

@@ -14,7 +14,7 @@ import yaml
 from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.preloaded import Started
+from tests.lab.preloaded import Ran, Started
 
 FILE: Final = "migration.yaml"
 SCRATCH: Final = "federation-agent: rehearsal "
@@ -36,12 +36,15 @@ class MigrationScene:
         (self.directory / FILE).write_text(yaml.safe_dump(self.document))
 
     def run(self, step: str, *arguments: str, status: int = 0) -> dict[str, Any]:
-        command = ("migrate", step, FILE, "--format", "json", *arguments)
-        ran = self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=120)
+        ran = self.ran(step, "--format", "json", *arguments)
         assert ran.status == status, ran
-        assert "guest" not in ran.out + ran.err
+        assert "guest:" not in ran.out + ran.err, "a login is shown"
         found: dict[str, Any] = json.loads(ran.out)
         return found
+
+    def ran(self, step: str, *arguments: str) -> Ran:
+        command = ("migrate", step, FILE, *arguments)
+        return self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=120)
 
     def start(self, *arguments: str, output: Path) -> Started:
         return self.lab.agents.start(["migrate", *arguments, str(self.directory / FILE)], output=output)
