@@ -163,7 +163,7 @@ class _Promoting:
         await end_standby(self._clusters.target, promotion, "switchover", self._has_ended)
         if not promotion.has_agent_ended:
             raise PermanentError("the agent hasn't ended its links yet: look at its log, and run it again")
-        return await switching.run(is_first=is_first)
+        return await switching.run()
 
     async def _seen(self) -> dict[str, Any] | None:
         try:
