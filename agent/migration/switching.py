@@ -122,17 +122,19 @@ class SwitchingOver:
         since = 0.0
         while True:
             there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
-            waiting = sum(depth or 0 for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX))
+            of_links = {key: depth for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX)}
+            waiting = sum(depth or 0 for depth in of_links.values())
+            unknown = [str(key) for key, depth in of_links.items() if depth is None]
             now = self._clock()
-            if (there, here) != before or waiting:
+            if (there, here) != before or waiting or unknown:
                 before, since = (there, here), now
             elif now - since >= QUIET_FOR:
                 return
             if now > ends:
-                raise TransientError(
-                    f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: "
-                    + (f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES)
-                )
+                why = f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES
+                if unknown:
+                    why = f"the source doesn't show how much waits in {listed(unknown, MOST_NAMED)}"
+                raise TransientError(f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: {why}")
             self._say(f"waiting until nothing moves: {waiting:,} in links")
             await self._sleep(BETWEEN)
 
@@ -265,7 +267,7 @@ class SwitchingOver:
                     queue.problem = "its messages have priorities, so its first ones aren't the oldest: it keeps copies"
                 elif fruitless == MOST_FRUITLESS:
                     queue.problem = f"{queue.left:,} of its copies can't be taken: does it have a consumer?"
-                elif head.held:
+                else:
                     await self._take(queue, head)
                 await head.close()
                 queue.taking = 0
@@ -275,6 +277,8 @@ class SwitchingOver:
         wanted = (queue.kept or 0) + queue.left - head.held
         if await self._settled(queue, looks=1) < wanted and (missing := wanted - await self._settled(queue)) > 0:
             queue.problem = f"{missing:,} of its messages went by themselves, or are with a consumer: it keeps copies"
+            return
+        if not head.held:
             return
         queue.taking = min(queue.left, head.held)
         queue.left -= queue.taking
