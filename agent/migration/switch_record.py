@@ -52,8 +52,8 @@ class SwitchRecord:
         entries = found.get(_QUEUES) if isinstance(found, dict) else None
         self.is_done = isinstance(found, dict) and found.get(DONE) is True
         self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
-        has_begun = found is None or bool(found)  # brokers show an empty object as an empty list
-        self.is_lost = self.queues is None and has_begun
+        is_as_begun = found in ({}, [])  # brokers may show an empty object as an empty list
+        self.is_lost = self.queues is None and not is_as_begun
 
     async def note(self, *, is_done: bool = False) -> None:
         """All as it is now. One who waits for another one's note needs none of its own if that has the same. Raises
