@@ -163,7 +163,7 @@ class _Promoting:
         await end_standby(self._clusters.target, promotion, "switchover", self._has_ended)
         if not promotion.has_agent_ended:
             raise PermanentError("the agent hasn't ended its links yet: look at its log, and run it again")
-        return await switching.run(is_first=is_first)
+        return await switching.run()
 
     async def _seen(self) -> dict[str, Any] | None:
         try:
@@ -182,7 +182,7 @@ def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dic
         "promoted": promotion.since is not None,
         "since": promotion.since,
         "agent_answers": seen is not None,
-        "missing": None if seen is None else seen["waiting"],
+        "missing": None if seen is None or not seen["links"] else seen["waiting"],
         "repeats_at_most": promotion.repeats_at_most,
         "bindings": [str(key) for key in promotion.bindings],
     }
@@ -200,7 +200,7 @@ def _switched_as_json(switched: Switchover) -> dict[str, Any]:
 def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["how"] == "failover":
         missing, repeats = found["missing"], found["repeats_at_most"]
-        at_least = "unknown, as no agent answers that has seen the source" if missing is None else f"{missing:,}"
+        at_least = "unknown, as no agent answers that has links to the source" if missing is None else f"{missing:,}"
         yield f"may be missing, as they waited in links when they were last seen: {at_least}"
         yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
     elif "moved" in found:

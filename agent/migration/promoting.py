@@ -62,9 +62,11 @@ async def look_at_promotion(standby: ManagementClient, settings: StandbySettings
 async def end_standby(
     standby: DeclaringClient, promotion: Promotion, how: str, has_ended: Callable[[], Awaitable[bool]] | None
 ) -> None:
-    """`has_ended` asks the agent whether its links have ended, None where none answers. Raises BrokerError."""
-    if promotion.since is None:
-        since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """`has_ended` asks the agent whether its links have ended, None where none answers. A failover after a switchover
+    is noted, too: clients may come, so the switchover can't go on. Raises BrokerError."""
+    if promotion.since is None or promotion.how != how:
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        since = promotion.since or now
         await standby.set_global_parameter(PROMOTED, {SINCE: since, HOW: how})
         promotion.since, promotion.how = since, how
     loop = asyncio.get_running_loop()

@@ -194,7 +194,7 @@ class _Standby:
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
             if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, self._terms, at)
+                status.trim_doubts = await self._trimming.look(found, self._terms, at, lambda: self._is_over)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

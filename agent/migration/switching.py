@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import AmqpUri
@@ -26,10 +26,12 @@ from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
-from agent.errors import PermanentError, TransientError
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.management.answers import ClientAnswer
 from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.switch_record import SwitchedQueue, SwitchRecord
+from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import NAME, SETTLING, Move, demand_there
 from agent.tasks import gather_both
@@ -44,22 +46,15 @@ TOGETHER: Final = 5_000
 MOST_NAMED: Final = 5
 _SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
 _OURS: Final = "federation-agent"
-DONE: Final = "done"
-_NOT_COUNTED: Final = "the switchover was interrupted before its copies were counted"
-SAME_LOOKS: Final = 3
+LOCKED_WITHIN: Final = 90.0
+"""Seconds in which other agents give copies back: they read that it is promoted within 30 s."""
+_LOST: Final = (
+    f"what was counted can't be read any more (global parameter {SWITCHED!r} of the standby), so copies can't be told "
+    "from what was moved: --failover ends it, and keeps all"
+)
+SAME_LOOKS: Final = 4
 MOST_FRUITLESS: Final = 3
 _CHANGES: Final = "figures of its queues, or of those here, still change"
-
-
-@dataclass(slots=True)
-class SwitchedQueue:
-    """A queue as it is switched over: `old` are the copies that were there when it began, `kept` what stays here."""
-
-    key: ObjectKey
-    old: int
-    kept: int | None = None
-    moved: int = 0
-    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -68,10 +63,11 @@ class Switchover:
 
     queues: list[SwitchedQueue] = field(default_factory=list)
     inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def problems(self) -> list[str]:
-        return [f"{each.key}: {each.problem}" for each in self.queues if each.problem]
+        return [*filter(None, [self.problem]), *(f"{each.key}: {each.problem}" for each in self.queues if each.problem)]
 
 
 class SwitchingOver:
@@ -83,13 +79,18 @@ class SwitchingOver:
         settings: StandbySettings,
         clusters: ClusterPair,
         say: Callable[[str], None],
+        *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._configuration = configuration
         self._settings = settings
         self._clusters = clusters
         self._say = say
         self._sleep = sleep
+        self._clock = clock
+        self._record = SwitchRecord(clusters.target)
+        self._locks: dict[str, Connection] = {}
 
     async def connected(self) -> list[str]:
         """The clients of the vhosts on both sides, but for agents' own connections. Raises BrokerError."""
@@ -116,22 +117,24 @@ class SwitchingOver:
 
     async def wait_until_drained(self) -> None:
         """Until the links have brought everything and nothing changes on either side. Raises BrokerError."""
-        ends = time.monotonic() + DRAINED_WITHIN
+        ends = self._clock() + DRAINED_WITHIN
         before: object = None
         since = 0.0
         while True:
             there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
-            waiting = sum(depth or 0 for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX))
-            now = time.monotonic()
-            if (there, here) != before or waiting:
+            of_links = {key: depth for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX)}
+            waiting = sum(depth or 0 for depth in of_links.values())
+            unknown = [str(key) for key, depth in of_links.items() if depth is None]
+            now = self._clock()
+            if (there, here) != before or waiting or unknown:
                 before, since = (there, here), now
             elif now - since >= QUIET_FOR:
                 return
             if now > ends:
-                raise TransientError(
-                    f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: "
-                    + (f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES)
-                )
+                why = f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES
+                if unknown:
+                    why = f"the source doesn't show how much waits in {listed(unknown, MOST_NAMED)}"
+                raise TransientError(f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: {why}")
             self._say(f"waiting until nothing moves: {waiting:,} in links")
             await self._sleep(BETWEEN)
 
@@ -145,31 +148,60 @@ class SwitchingOver:
 
     async def begin(self) -> None:
         """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more."""
-        await self._clusters.target.set_global_parameter(SWITCHED, {})
+        await self._record.begin()
 
-    async def run(self, *, is_first: bool) -> Switchover:
+    async def run(self) -> Switchover:
         """Each step is done for all queues and noted before the next begins, so it can be repeated. Raises
         BrokerError."""
-        noted = await self._clusters.target.global_parameter(SWITCHED)
-        if isinstance(noted, dict) and noted.get(DONE) is True:
-            return Switchover()
-        names, left = await self._chosen()
-        queues = _noted(noted)
-        if queues is None and not is_first:
-            return Switchover(inexact=left | dict.fromkeys(names, _NOT_COUNTED))
-        if queues is None:
+        async with AsyncExitStack() as opened:
+            for vhost in self._settings.vhosts:
+                self._locks[vhost] = await self._lock(vhost)
+                opened.push_async_callback(self._locks[vhost].close)
+            await self._record.read()
+            if self._record.is_done:
+                return Switchover()
+            names, left = await self._chosen()
+            if self._record.is_lost:
+                return Switchover(inexact=left, problem=_LOST)
+            return await self._run(names, left)
+
+    async def _lock(self, vhost: str) -> Connection:
+        """What another agent still holds of the copies, to take it out, isn't counted: it ends that once it has read
+        of the promotion."""
+        ends = self._clock() + LOCKED_WITHIN
+        while (connection := await lock_copies(self._own, vhost)) is None:
+            if self._clock() > ends:
+                raise TransientError(
+                    f"{DOWNSTREAM}: another agent, or another switchover, takes copies out of vhost {vhost!r} for more "
+                    f"than {LOCKED_WITHIN:g} s: see that each agent beside the standby runs and reaches it, or is "
+                    "stopped, and run it again"
+                )
+            self._say(f"waiting until no agent takes copies out of vhost {vhost!r}")
+            await self._sleep(BETWEEN)
+        return connection
+
+    async def _run(self, names: Sequence[ObjectKey], left: dict[ObjectKey, str]) -> Switchover:
+        record = self._record
+        if record.queues is None:
             queues = await self._each([SwitchedQueue(key, 0) for key in names], self._count_old)
-            await self._note(queues)
+            if (found := Switchover(queues, left)).problems:
+                return found
+            record.queues = queues
+            await record.note()
+        queues = record.queues
         found = Switchover(queues, left)
         if any(each.kept is None for each in queues):
             await self._each(queues, self._move)
             await self._each(queues, self._count_kept)
             if found.problems:
                 return found
-            await self._note(queues)
+            await record.note()
         await self._each(queues, self._drop)
         if not found.problems:
-            await self._note(queues, is_done=True)
+            for each in queues:
+                if (more := await self._settled(each, looks=1) - (each.kept or 0)) > 0:
+                    left[each.key] = f"{counted(more, 'message')} more than was moved is in it"
+            await record.note(is_done=True)
         return found
 
     async def _chosen(self) -> tuple[list[ObjectKey], dict[ObjectKey, str]]:
@@ -180,12 +212,6 @@ class SwitchingOver:
         left = inexact(wanted, limits_of(source, wanted, time.process_time))
         return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
 
-    async def _note(self, queues: Sequence[SwitchedQueue], *, is_done: bool = False) -> None:
-        found = [
-            {"vhost": each.key.vhost, "queue": each.key.name, "old": each.old, "kept": each.kept} for each in queues
-        ]
-        await self._clusters.target.set_global_parameter(SWITCHED, {"queues": found, DONE: is_done})
-
     async def _each(
         self, queues: list[SwitchedQueue], do: Callable[[SwitchedQueue], Awaitable[None]]
     ) -> list[SwitchedQueue]:
@@ -193,7 +219,11 @@ class SwitchingOver:
 
         async def work() -> None:
             while waiting:
-                await do(waiting.pop())
+                queue = waiting.pop()
+                try:
+                    await do(queue)
+                except BrokerError as error:
+                    queue.problem = queue.problem or str(error)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(AT_A_TIME, len(queues))):
@@ -201,56 +231,77 @@ class SwitchingOver:
         return queues
 
     async def _count_old(self, queue: SwitchedQueue) -> None:
-        queue.old = await self._ready(queue)
+        queue.old = await self._settled(queue)
 
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
         move = Move(self._source_end(queue.key.vhost), self._end(queue.key.vhost), options)
-        await move.run()
+        try:
+            await move.run()
+        finally:
+            if move.account.moved:
+                queue.moved += move.account.moved
+                await self._record.note()
         account = move.account
-        queue.moved = account.moved
         if account.error is not None or account.left or account.notes:
             why = [*account.notes, *(f"{reason} {number:,}" for reason, number in account.left.items())]
             queue.problem = "; ".join([*why, *([] if account.error is None else [str(account.error)])])
 
     async def _count_kept(self, queue: SwitchedQueue) -> None:
-        """What is behind the copies. It takes a moment until a quorum queue counts all."""
-        before, same = -1, 0
-        while same < SAME_LOOKS:
-            found = await self._ready(queue)
-            before, same = found, same + 1 if found == before else 0
-            await self._sleep(SETTLING)
-        queue.kept = before - queue.old
+        queue.kept, queue.left = await self._settled(queue) - queue.old, queue.old
         if queue.kept < queue.moved:
             queue.problem = queue.problem or f"{queue.moved - queue.kept:,} of its copies went by themselves meanwhile"
 
     async def _drop(self, queue: SwitchedQueue) -> None:
-        """Take copies from the head until only what was moved is left."""
-        kept = queue.kept or 0
-        async with AsyncExitStack() as opened:
-            end = self._end(queue.key.vhost)
-            connection = await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost)
-            opened.push_async_callback(connection.close)
-            fruitless = 0
-            while (more := await self._ready(queue) - kept) > 0:
+        """Take so many from the head as there were copies, whatever comes meanwhile, and none where fewer are there."""
+        if queue.taking:  # it was interrupted before it was known whether they went
+            went = await self._settled(queue) != (queue.kept or 0) + queue.left + queue.taking
+            queue.left, queue.taking = queue.left if went else queue.left + queue.taking, 0
+        fruitless = 0
+        async with await self._connected(queue) as connection:
+            while queue.left and not queue.problem:
                 head = QueueHead(connection, queue.key.name)
-                await head.hold(max(min(more, TOGETHER), FEWEST))
+                await head.hold(max(min(queue.left, TOGETHER), FEWEST))
                 fruitless = 0 if head.held else fruitless + 1
                 if head.has_priorities:
-                    await head.close()
                     queue.problem = "its messages have priorities, so its first ones aren't the oldest: it keeps copies"
-                    return
-                head.acknowledge(min(more, head.held))
-                await self._sleep(SETTLING)
+                elif fruitless == MOST_FRUITLESS:
+                    queue.problem = f"{queue.left:,} of its copies can't be taken: does it have a consumer?"
+                else:
+                    await self._take(queue, head)
                 await head.close()
-                if fruitless == MOST_FRUITLESS:
-                    queue.problem = f"{more:,} of its copies can't be taken: does it have a consumer?"
-                    return
+                queue.taking = 0
 
-    async def _ready(self, queue: SwitchedQueue) -> int:
+    async def _take(self, queue: SwitchedQueue, head: QueueHead) -> None:
+        """Those that are held can't expire, so what went before them shows in what is there with them."""
+        wanted = (queue.kept or 0) + queue.left - head.held
+        if await self._settled(queue, looks=1) < wanted and (missing := wanted - await self._settled(queue)) > 0:
+            queue.problem = f"{missing:,} of its messages went by themselves, or are with a consumer: it keeps copies"
+            return
+        if not head.held:
+            return
+        queue.taking = min(queue.left, head.held)
+        queue.left -= queue.taking
+        await self._record.note()
+        if self._locks[queue.key.vhost].is_closed:
+            raise TransientError(f"{DOWNSTREAM}: the connection that keeps other agents out was lost: run it again")
+        head.acknowledge(queue.taking)
+        await self._sleep(SETTLING)
+
+    async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS) -> int:
+        """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""
+        before, same = -1, 0
+        async with await self._connected(queue) as connection:
+            while True:
+                found = int((await demand_there(connection, "queue", queue.key.name))["messages"])
+                before, same = found, same + 1 if found == before else 1
+                if same >= looks:
+                    return found
+                await self._sleep(SETTLING)
+
+    async def _connected(self, queue: SwitchedQueue) -> Connection:
         end = self._end(queue.key.vhost)
-        async with await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost) as found:
-            return int((await demand_there(found, "queue", queue.key.name))["messages"])
+        return await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost)
 
     def _end(self, vhost: str) -> End:
         return End(DOWNSTREAM, tuple(uri.in_vhost(vhost) for uri in self._own), vhost)
@@ -280,14 +331,3 @@ def _described(client: ClientAnswer) -> str:
     name = properties.get("connection_name") if isinstance(properties, dict) else None
     named = f" ({name})" if isinstance(name, str) and name else ""
     return f"user {str(client.get('user', '?'))!r} of host {client.get('peer_host', '?')!s}{named}"
-
-
-def _noted(value: object) -> list[SwitchedQueue] | None:
-    entries = value.get("queues") if isinstance(value, dict) else None
-    if not isinstance(entries, list):
-        return None
-    return [
-        SwitchedQueue(queue_key(str(each["vhost"]), str(each["queue"])), int(each["old"]), each.get("kept"))
-        for each in entries
-        if isinstance(each, dict) and {"vhost", "queue", "old"} <= each.keys()
-    ]

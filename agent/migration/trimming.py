@@ -7,7 +7,7 @@ acknowledgement dead-letters nothing, and what was held when the agent ends goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -50,6 +50,19 @@ def rule_of(settings: StandbySettings) -> TrimRule:
     return TrimRule(after=settings.trim_after or 0.0, keep=settings.keep or 0.0, timeout=None)
 
 
+async def lock_copies(uris: Sequence[AmqpUri], vhost: str) -> Connection | None:
+    """A connection that has the lock of the vhost's copies until it ends, None if another one has it. Raises
+    BrokerError."""
+    connection = await connect_any([uri.in_vhost(vhost) for uri in uris], where=DOWNSTREAM, name=NAME)
+    found = await declare(connection, "queue", LOCK, exclusive=True, auto_delete=True)
+    if not isinstance(found, ChannelClosedError):
+        return connection
+    await connection.close()
+    if found.code == RESOURCE_LOCKED:
+        return None
+    raise refusal(connection, f"declaring queue {LOCK!r}", found)
+
+
 @dataclass(slots=True)
 class _Copy:
     trim: StandbyTrim
@@ -83,13 +96,20 @@ class Trimming:
     _copies: dict[ObjectKey, _Copy] = field(default_factory=dict)
     _vhosts: dict[str, _Vhost] = field(default_factory=dict)
 
-    async def look(self, figures: Figures, terms: TrimTerms, at: float) -> dict[ObjectKey, str]:
+    async def look(
+        self, figures: Figures, terms: TrimTerms, at: float, is_over: Callable[[], bool] = lambda: False
+    ) -> dict[ObjectKey, str]:
         """Acknowledge what may go of what is held, and hold more, by figures that came `at` that time. Returns what is
-        in doubt of each queue. What is refused of one queue is a doubt of that queue."""
+        in doubt of each queue. What is refused of one queue is a doubt of that queue. No further queue is begun once
+        it `is_over`."""
         await self._forget(self._copies.keys() - figures.keys())
-        barred = {vhost: await self._why_barred(vhost) for vhost in {key.vhost for key in figures}}
+        barred: dict[str, str] = {}
         doubts: dict[ObjectKey, str] = {}
         for key, (source, copy) in figures.items():
+            if is_over():
+                break
+            if key.vhost not in barred:
+                barred[key.vhost] = await self._why_barred(key.vhost)
             if why := barred[key.vhost]:
                 doubts[key] = why
                 continue
@@ -119,24 +139,13 @@ class Trimming:
             await self._forget([key for key in self._copies if key.vhost == vhost])
             self._vhosts.pop(vhost, None)
             try:
-                known = await self._lock(vhost)
+                connection = await lock_copies(self.uris, vhost)
             except BrokerError as error:
                 return str(error)
-            if known is None:
+            if connection is None:
                 return OTHER_AGENT
-            self._vhosts[vhost] = known
+            self._vhosts[vhost] = known = _Vhost(connection, self.clock())
         return "" if self.clock() - known.since >= self.rule.late else str(TrimDoubt.NEW)
-
-    async def _lock(self, vhost: str) -> _Vhost | None:
-        uris = [uri.in_vhost(vhost) for uri in self.uris]
-        connection = await connect_any(uris, where=DOWNSTREAM, name=NAME)
-        found = await declare(connection, "queue", LOCK, exclusive=True, auto_delete=True)
-        if not isinstance(found, ChannelClosedError):
-            return _Vhost(connection, self.clock())
-        await connection.close()
-        if found.code == RESOURCE_LOCKED:
-            return None
-        raise refusal(connection, f"declaring queue {LOCK!r}", found)
 
     async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float) -> str:
         known = self._copies[key]

@@ -14,7 +14,9 @@ from agent.core.migration.objects import (
     ObjectKind,
     Objects,
     binding_key,
+    exchange_key,
     is_of_federation,
+    queue_key,
     type_of,
 )
 from agent.core.migration.policies import policies_in_force, policy_key
@@ -70,17 +72,36 @@ def without(plan: MigrationPlan, held_back: Iterable[ObjectKey]) -> MigrationPla
 
 def inexact(wanted: Objects, limits: QueueLimits) -> dict[ObjectKey, str]:
     """The queues of which a switchover can't take out exactly the copies of what was consumed, and why."""
-    found = {key: _why_inexact(wanted[key], of) for key, of in limits.items()}
+    fed = reached(wanted, _dead_letter_targets(limits))
+    found = {key: _why_inexact(wanted[key], of, is_fed=key in fed) for key, of in limits.items()}
     return {key: why for key, why in found.items() if why}
 
 
-def _why_inexact(body: Body, limits: Mapping[str, Any] | None) -> str:
+def _dead_letter_targets(limits: QueueLimits) -> Iterator[ObjectKey]:
+    """Where queues dead-letter to, with a time limit or not: messages may have one of their own. Through the default
+    exchange without a routing key that may be any queue of the vhost."""
+    for key, of in limits.items():
+        name = None if of is None else of.get(DEAD_LETTERS)
+        if of is not None and name == "":
+            named = of.get("dead-letter-routing-key")
+            yield from (
+                [queue_key(key.vhost, named)]
+                if isinstance(named, str)
+                else (each for each in limits if each.vhost == key.vhost)
+            )
+        elif isinstance(name, str):
+            yield exchange_key(key.vhost, name)
+
+
+def _why_inexact(body: Body, limits: Mapping[str, Any] | None, *, is_fed: bool) -> str:
     if limits is None:
         return "which policy is in force isn't known"
     if type_of(body) == STREAM:
         return "it is a stream"
     if body["auto_delete"]:
         return "it is deleted automatically with its last consumer"
+    if is_fed:
+        return "queues dead-letter into it, so messages may come to it meanwhile"
     named = [name for name in (*_LIMITS, "expires", "max-priority") if name in limits]
     if "message-ttl" in limits and DEAD_LETTERS in limits:
         named.append("message-ttl with a dead-letter exchange")

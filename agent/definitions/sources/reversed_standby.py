@@ -29,6 +29,11 @@ def reversed_standby(configuration: Configuration) -> str:
         raise UsageError(
             f"upstream {name.of!r}: to be reversed it has to be in this file, in vhost '/', with 'uri' and 'management'"
         )
+    if downstream.get("ssl-options"):
+        raise UsageError(
+            "downstream.ssl-options: an upstream with 'uri' has none; to be reversed, give each address its own TLS "
+            "settings instead: amqps://…?cacertfile=…"
+        )
     for side, addresses in (("downstream", downstream), (f"upstream {name.of!r}", upstream)):
         _check_logins(side, addresses)
     settings = {key: value for key, value in upstream.items() if key not in _ADDRESS}

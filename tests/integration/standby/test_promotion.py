@@ -37,6 +37,7 @@ def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScen
     assert "promoted" in found["why_not"][0]
     again = standby.run("promote", "-c", "agent.yaml", "--failover")
     assert again["since"] == done["since"]
+    assert (dry["missing"], again["missing"]) == (0, None)
 
 
 @pytest.mark.versions
@@ -66,3 +67,6 @@ def switch_over(standby: StandbyScene) -> None:
     assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
     again = standby.run("promote", "-c", "agent.yaml", "--switchover")
     assert again["promoted"]
+    assert standby.run("promote", "-c", "agent.yaml", "--failover")["since"] == done["since"]
+    with pytest.raises(AssertionError, match="clients may use it"):
+        standby.run("promote", "-c", "agent.yaml", "--switchover")

@@ -124,6 +124,7 @@ def test_only_one_agent_takes_from_a_vhost(here: Site, there: Site) -> None:
         assert await one.trimming.look(figures, TrimTerms(), 0.0) == {one.key: TrimDoubt.NEW}
         assert await other.trimming.look(figures, TrimTerms(), 0.0) == {one.key: OTHER_AGENT}
         await one.trimming.close()
+        assert await one.trimming.look(figures, TrimTerms(), 0.0, lambda: True) == {}
         assert await other.trimming.look(figures, TrimTerms(), 0.0) == {one.key: TrimDoubt.NEW}
         await other.trimming.close()
 

@@ -154,3 +154,37 @@ def test_queues_of_which_not_exactly_the_copies_can_be_taken_out(listed: dict[st
     source = cluster(queues=[listed])
     wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
     assert inexact(wanted, limits_of(source, wanted)).get(Q) == why
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fed"),
+    [
+        ({"x_message_ttl": 9, "x_dead_letter_exchange": "x"}, {"q"}),
+        ({"x_dead_letter_exchange": "x"}, {"q"}),
+        ({"x_dead_letter_exchange": "far"}, {"q"}),
+        ({"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "other"}, {"other"}),
+        ({"x_dead_letter_exchange": ""}, {"q", "other", "retry"}),
+        ({"x_dead_letter_exchange": "elsewhere"}, set()),
+        ({"x_message_ttl": 9}, set()),
+    ],
+)
+def test_queues_that_others_dead_letter_into_are_inexact(arguments: dict[str, Any], fed: set[str]) -> None:
+    source = cluster(
+        exchanges=[exchange(), exchange("far")],
+        queues=[queue(), queue("other"), queue("retry", **arguments)],
+        bindings=[binding("far", "x", to_exchange=True), binding("x", "q")],
+    )
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    left = inexact(wanted, limits_of(source, wanted))
+    assert {key.name for key, why in left.items() if "dead-letter into it" in why} == fed
+
+
+def test_a_policy_that_dead_letters_makes_its_targets_inexact() -> None:
+    source = cluster(
+        exchanges=[exchange()],
+        queues=[queue()],
+        bindings=[binding("x", "q")],
+        policies=[policy(dead_letter_exchange="x")],
+    )
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    assert "dead-letter into it" in inexact(wanted, limits_of(source, wanted))[Q]

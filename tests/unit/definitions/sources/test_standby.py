@@ -64,6 +64,7 @@ def test_what_cannot_be_reversed(tmp_path: Path) -> None:
         (HERE + THERE, "has no section 'standby'"),
         (HERE + THERE.replace("b:${env:B}@there:15672", "there:15672") + STANDBY, "a login of its own"),
         (HERE + THERE.replace("uri: 'amqp://b:${env:B}@there'", "host: there") + STANDBY, "with 'uri'"),
+        (HERE.replace("}\n", ", ssl-options: {cacertfile: ca.pem}}\n") + THERE + STANDBY, "its own TLS settings"),
     ):
         with pytest.raises(UsageError, match=says):
             reversed_standby(load(tmp_path, text, environment=SECRETS))

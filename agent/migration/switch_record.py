@@ -1,0 +1,80 @@
+"""What a switchover notes on the standby of each queue, so that it goes on where it was interrupted, on any host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.core.migration.objects import ObjectKey, queue_key
+from agent.core.rules.names import SWITCHED
+from agent.management.declaring import DeclaringClient
+
+DONE: Final = "done"
+_QUEUES: Final = "queues"
+
+
+@dataclass(slots=True)
+class SwitchedQueue:
+    """A queue as it is switched over: `old` are the copies that were there when it began, `moved` what was moved behind
+    them, and `kept` what is behind them, None until that is counted. Of the copies, `left` are to be taken out yet, and
+    `taking` more may have been."""
+
+    key: ObjectKey
+    old: int
+    moved: int = 0
+    kept: int | None = None
+    left: int = 0
+    taking: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class SwitchRecord:
+    """`queues` are None until copies are counted. `is_lost`: what was counted can't be read any more."""
+
+    standby: DeclaringClient
+    queues: list[SwitchedQueue] | None = None
+    is_done: bool = False
+    is_lost: bool = False
+    _changes: int = 0
+    _noted: int = 0
+    _noting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin(self) -> None:
+        """Nothing is known of an earlier switchover any more. Raises BrokerError."""
+        await self.standby.set_global_parameter(SWITCHED, {})
+
+    async def read(self) -> None:
+        """Raises BrokerError."""
+        found = await self.standby.global_parameter(SWITCHED)
+        entries = found.get(_QUEUES) if isinstance(found, dict) else None
+        self.is_done = isinstance(found, dict) and found.get(DONE) is True
+        self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
+        is_as_begun = found in ({}, [])  # brokers may show an empty object as an empty list
+        self.is_lost = self.queues is None and not is_as_begun
+
+    async def note(self, *, is_done: bool = False) -> None:
+        """All as it is now. One who waits for another one's note needs none of its own if that has the same. Raises
+        BrokerError."""
+        self._changes += 1
+        change = self._changes
+        async with self._noting:
+            if self._noted >= change:
+                return
+            now = self._changes
+            queues = [_as_json(each) for each in self.queues or ()]
+            await self.standby.set_global_parameter(SWITCHED, {_QUEUES: queues, DONE: is_done})
+            self._noted = now
+
+
+def _as_json(queue: SwitchedQueue) -> dict[str, Any]:
+    numbers = {"old": queue.old, "moved": queue.moved, "kept": queue.kept, "left": queue.left, "taking": queue.taking}
+    return {"vhost": queue.key.vhost, "queue": queue.key.name, **numbers}
+
+
+def _from_json(entry: Mapping[str, Any]) -> SwitchedQueue:
+    old, moved, left, taking = (int(entry[name]) for name in ("old", "moved", "left", "taking"))
+    kept = None if entry["kept"] is None else int(entry["kept"])
+    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), old, moved, kept, left, taking)
