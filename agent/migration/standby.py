@@ -20,7 +20,7 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
-from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without
+from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without, without_federation
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.core.standby.terms import TrimTerms, trim_terms
@@ -121,6 +121,7 @@ class _Standby:
             chosen = choose(source, self._settings.vhosts)
         except ConfigurationError as error:
             raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+        source = without_federation(source)
         plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
         copies = self._copies(source, target, plan.wanted)
         self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)

@@ -38,6 +38,7 @@ class StandbyView(TypedDict):
     waiting: Annotated[Count | None, "Messages that wait in the links, at the source and here; null while unknown."]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
+    not_used: Annotated[list[str], "What else would federate in its vhosts, by vhost."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
     queues: list[StandbyQueueView]
 
@@ -59,6 +60,7 @@ def standby_view(board: Board) -> StandbyView | None:
         "waiting": links.waiting,
         "lag_seconds": links.lag,
         "held_back": [str(key) for key in status.held_back],
+        "not_used": [note for note in board.not_run if note.startswith(f"{status.settings.place}:")],
         "repeats_at_most": status.repeats_at_most,
         "queues": list(_queues(status)),
     }

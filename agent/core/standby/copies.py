@@ -18,6 +18,7 @@ from agent.core.migration.objects import (
     type_of,
 )
 from agent.core.migration.policies import policies_in_force, policy_key
+from agent.core.model import Choice
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import listed
 
@@ -51,6 +52,18 @@ def limits_of(source: ClusterObjects, wanted: Objects, clock: Callable[[], float
     queues = sorted((key for key in wanted if key.kind is ObjectKind.QUEUE), key=str)
     in_force = policies_in_force(source.objects, queues, clock)
     return {key: _limits(source.objects[key], key, in_force, source.objects) for key in queues}
+
+
+def without_federation(source: ClusterObjects) -> ClusterObjects:
+    """The source without what federates there: a standby alone federates its vhosts. A policy of nothing else isn't
+    copied."""
+    keys = frozenset(Choice)
+    bare = {
+        key: {**body, "definition": {name: value for name, value in body["definition"].items() if name not in keys}}
+        for key, body in source.objects.items()
+        if key.kind is ObjectKind.POLICY and not keys.isdisjoint(body["definition"])
+    }
+    return replace(source, objects={**source.objects, **bare}) if bare else source
 
 
 def copies_of(settings: StandbySettings, source: ClusterObjects, wanted: Objects, limits: QueueLimits) -> StandbyCopies:

@@ -12,9 +12,7 @@ from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.selection import VhostSelection
 from agent.core.model import (
     ApplyTo,
-    Choice,
     Definitions,
-    Federation,
     LinkSettings,
     Policy,
     SetMember,
@@ -23,6 +21,7 @@ from agent.core.model import (
     VhostDefinitions,
 )
 from agent.core.rules.names import STANDBY
+from agent.core.rules.policies import OF_STANDBY
 from agent.errors import Place
 
 DEFAULT_VHOST: Final = "/"
@@ -75,8 +74,7 @@ class StandbySettings:
         )
 
     def _policies(self, vhost: str) -> Iterator[Policy]:
-        """They win over all others: what another one federates here would come without what the source has."""
-        federation = Federation(Choice.SET, STANDBY)
+        """They win over all others, and nothing else federates in these vhosts (`resolve`)."""
         for number, choice in enumerate(self.vhosts[vhost].choices[ObjectKind.EXCHANGE]):
             name = f"{STANDBY} {number + 1}" if number else STANDBY
-            yield Policy(name, choice.pattern.text, ApplyTo.EXCHANGES, inf, federation, choice.place)
+            yield Policy(name, choice.pattern.text, ApplyTo.EXCHANGES, inf, OF_STANDBY, choice.place)

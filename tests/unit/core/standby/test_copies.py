@@ -18,6 +18,7 @@ from agent.core.standby.copies import (
     inexact,
     limits_of,
     without,
+    without_federation,
 )
 from agent.core.standby.settings import StandbySettings
 from tests.unit.core.migration.clusters import (
@@ -154,3 +155,13 @@ def test_queues_of_which_not_exactly_the_copies_can_be_taken_out(listed: dict[st
     source = cluster(queues=[listed])
     wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
     assert inexact(wanted, limits_of(source, wanted)).get(Q) == why
+
+
+def test_what_federates_at_the_source_is_not_copied() -> None:
+    both = policy("both", federation_upstream_set="all", max_length=1)
+    source = without_federation(cluster(policies=[both, policy("only", federation_upstream="u"), policy(expires=1)]))
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    assert {key.name: body["definition"] for key, body in wanted.items() if key.kind is ObjectKind.POLICY} == {
+        "both": {"max-length": 1},
+        "p": {"expires": 1},
+    }
