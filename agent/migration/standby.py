@@ -20,10 +20,21 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
-from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without, without_federation
+from agent.core.standby.copies import (
+    StandbyCopies,
+    bindings_as_json,
+    bindings_from_json,
+    copies_of,
+    gone,
+    limits_here,
+    limits_of,
+    without,
+    without_federation,
+)
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.core.standby.terms import TrimTerms, trim_terms
+from agent.definitions.sources.cluster_objects import ObjectsOfVhosts
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
 from agent.management.client import ManagementClient
@@ -40,6 +51,7 @@ LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
 HOW: Final = "how"
+CLUSTER_ID: Final = "internal_cluster_id"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 
 log = structlog.get_logger()
@@ -104,7 +116,7 @@ class _Standby:
         self._queues: frozenset[ObjectKey] = frozenset()
         self._terms = TrimTerms()
         self._unlike: Mapping[ObjectKey, str] = {}
-        self._known: tuple[Objects, StandbyCopies] | None = None
+        self._known: tuple[object, StandbyCopies] | None = None
 
     async def planned(self) -> MigrationPlan:
         """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
@@ -121,12 +133,14 @@ class _Standby:
             chosen = choose(source, self._settings.vhosts)
         except ConfigurationError as error:
             raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+        await self._refuse_itself(source, target)
         source = without_federation(source)
         plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
-        copies = self._copies(source, target, plan.wanted)
+        operators = await gather_both(self._operator(self._clusters.source), self._operator(self._clusters.target))
+        copies = self._copies(source, target, plan.wanted, operators)
         self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
-        self._status.held_back, self._status.doubts = copies.held_back, copies.doubts
-        await self._remember(copies, plan.wanted)
+        self._status.doubts, self._status.gone = copies.doubts, gone(self._settings, source, target)
+        self._status.held_back = await self._remember(copies, plan.wanted, target.objects)
         self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
         self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
         return without(plan, copies.held_back)
@@ -154,19 +168,46 @@ class _Standby:
             await self._trimming.close()
         self._status.promoted_at = since
 
-    def _copies(self, source: ClusterObjects, target: ClusterObjects, wanted: Objects) -> StandbyCopies:
-        """The same as before where the source hasn't changed: with many policies it takes its time."""
-        if self._known is None or self._known[0] != source.objects:
-            limits = limits_of(source, wanted, time.process_time)
-            self._known = source.objects, copies_of(self._settings, source, wanted, limits)
-            self._terms = trim_terms(self._settings, source, target.release, wanted, limits)
+    async def _refuse_itself(self, source: ClusterObjects, target: ClusterObjects) -> None:
+        there, here = await gather_both(
+            self._clusters.source.global_parameter(CLUSTER_ID), self._clusters.target.global_parameter(CLUSTER_ID)
+        )
+        if there is not None and there == here and source.cluster == target.cluster:
+            raise PermanentError(
+                f"upstream {self._settings.of} and downstream are the same cluster, {source.cluster!r}: look at their "
+                "addresses, as a standby's source is another one"
+            )
+
+    async def _operator(self, client: ManagementClient) -> Objects:
+        """The policies of the cluster's operator, in these vhosts."""
+        found = ObjectsOfVhosts()
+        for vhost in self._settings.vhosts:
+            found.add(ObjectKind.POLICY, vhost, [{**each} for each in await client.operator_policies_of(vhost)])
+        return found.objects
+
+    def _copies(
+        self, source: ClusterObjects, target: ClusterObjects, wanted: Objects, operators: tuple[Objects, Objects]
+    ) -> StandbyCopies:
+        """The same as before where neither side has changed: with many queues it takes its time."""
+        of = source.objects, target.objects, operators
+        if self._known is None or self._known[0] != of:
+            limits = limits_of(source, wanted, time.process_time, operators[0])
+            here = limits_here(limits, limits_of(target, wanted, time.process_time, operators[1]))
+            self._known = of, copies_of(self._settings, source, wanted, limits, here)
+            self._terms = trim_terms(self._settings, source, target.release, wanted, limits, copies=here)
         return self._known[1]
 
-    async def _remember(self, copies: StandbyCopies, wanted: Objects) -> None:
-        """On the broker, for a promotion on any host once the source is gone."""
-        held = bindings_as_json(copies.held_back, wanted)
-        if await self._clusters.target.global_parameter(HELD_BACK) != {"bindings": held}:
+    async def _remember(self, copies: StandbyCopies, wanted: Objects, here: Objects) -> tuple[ObjectKey, ...]:
+        """On the broker, for a promotion on any host once the source is gone. Like all else, what disappears at the
+        source stays."""
+        noted = await self._clusters.target.global_parameter(HELD_BACK)
+        before = bindings_from_json(noted)
+        stays = {key: body for key, body in before.items() if key not in here and all(end in here for end in key.ends)}
+        all_ = stays | {key: wanted[key] for key in copies.held_back}
+        held = bindings_as_json(sorted(all_, key=str), all_)
+        if noted != {"bindings": held}:
             await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
+        return tuple(sorted(all_, key=str))
 
     async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         try:

@@ -18,6 +18,8 @@ INTERNAL_PURPOSE = "x-internal-purpose"
 SET_ARGUMENTS = ("upstream-set", "x-upstream-set")
 OF_STANDBY = Federation(Choice.SET, STANDBY)
 """All that federates in a vhost that is a standby's."""
+COMPETING_TYPES = frozenset({"x-consistent-hash", "x-random", "x-modulus-hash", "x-local-random"})
+"""Exchanges whose bindings share messages: a link's queue would take a part from the source's own queues."""
 _FOR_EXCHANGES = frozenset({ApplyTo.EXCHANGES, ApplyTo.ALL})
 _FOR_QUEUES = {
     QueueType.CLASSIC: frozenset({ApplyTo.QUEUES, ApplyTo.ALL, ApplyTo.CLASSIC_QUEUES}),

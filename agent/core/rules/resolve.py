@@ -221,7 +221,8 @@ class _VhostResolver:
     def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
         if self._standby is not None:
             chosen = policies.chosen_by_policy(verdict.policy)
-            return chosen if chosen is not None and chosen.federation == policies.OF_STANDBY else None
+            is_by_it = chosen is not None and chosen.federation == policies.OF_STANDBY
+            return chosen if is_by_it and exchange.type not in policies.COMPETING_TYPES else None
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
             return ChosenDefinition(

@@ -28,13 +28,14 @@ from agent.core.model import (
 )
 from agent.core.rules.names import STANDBY
 from agent.core.rules.resolve import resolve
+from agent.core.standby.copies import StandbyGone
 from agent.core.standby.settings import MOST_HOPS, StandbySettings
 from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
 from agent.definitions.sources.keeper import merge
 from tests.unit.core.migration.clusters import ALL, HERE
 
 SETTINGS = StandbySettings("origin", ALL, 3600.0, 1800.0, None, HERE)
-WORKING = StandbyLinks(2)
+WORKING = StandbyLinks(2, waiting=0)
 NOW = 1_000.0
 Q = queue_key("v", "q")
 
@@ -64,6 +65,8 @@ def test_what_is_unknown_makes_the_number_of_repeats_unknown() -> None:
         ({"left": {Q: "refused"}}, WORKING, "1 object is not as at the source: queue 'q' in vhost 'v': refused"),
         ({}, StandbyLinks(), "no link brings messages"),
         ({}, StandbyLinks(2, ("'x' (backoff)",)), "1 link doesn't work: 'x' (backoff)"),
+        ({}, StandbyLinks(2), "how much waits in the links isn't known"),
+        ({"gone": StandbyGone((Q,), ("v",))}, WORKING, "nothing any more of what is here in vhost 'v'"),
         ({"promoted_at": "2026-01-01"}, WORKING, "it was promoted at 2026-01-01"),
     ],
 )
@@ -86,6 +89,7 @@ def test_links_come_from_namesakes_and_win_over_other_policies() -> None:
     assert (link.name, link.remote_name, link.policy, link.upstream) == ("x", "x", STANDBY, "origin")
     assert (link.settings.max_hops, link.settings.forward_unrouted, link.settings.probe) == (MOST_HOPS, False, 10.0)
     assert definitions.of("v").policies[STANDBY].priority == inf
+    assert link.settings.lag_critical is not None
     assert found.problems == ()
 
 
