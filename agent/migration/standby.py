@@ -10,24 +10,27 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import MigrationPlan, plan_migration
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects, vhost_key
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
 from agent.core.standby.copies import (
     StandbyCopies,
+    StandbyGone,
     bindings_as_json,
     bindings_from_json,
     copies_of,
     gone,
     limits_here,
     limits_of,
+    still_held_back,
     without,
     without_federation,
 )
@@ -100,6 +103,39 @@ async def open_standby(configuration: Configuration, settings: StandbySettings) 
         yield ClusterPair(source, standby)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What follows of the definitions of both sides, and of the policies of their operators."""
+
+    of: tuple[ClusterObjects, ClusterObjects, Objects, Objects]
+    plan: MigrationPlan
+    copies: StandbyCopies
+    terms: TrimTerms
+    gone: StandbyGone
+
+
+def _found(
+    settings: StandbySettings, source: ClusterObjects, target: ClusterObjects, there: Objects, here: Objects
+) -> _Found:
+    """Raises PermanentError for what can't be chosen."""
+    of, clock = (source, target, there, here), time.thread_time
+    try:
+        chosen = choose(source, settings.vhosts)
+    except ConfigurationError as error:
+        raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+    source = without_federation(source)
+    plan = plan_migration(source, target, chosen, clock, with_traps=False)
+    limits = limits_of(source, plan.wanted, clock, there)
+    own = limits_here(limits, limits_of(target, plan.wanted, clock, here))
+    return _Found(
+        of,
+        plan,
+        copies_of(settings, source, plan.wanted, limits, own),
+        trim_terms(settings, source, target.release, plan.wanted, limits, copies=own),
+        gone(settings, source, target),
+    )
+
+
 class _Standby:
     def __init__(
         self, clusters: ClusterPair, settings: StandbySettings, board: Board, uris: tuple[AmqpUri, ...]
@@ -114,9 +150,8 @@ class _Standby:
         self._status = StandbyStatus(settings)
         board.standby = self._status
         self._queues: frozenset[ObjectKey] = frozenset()
-        self._terms = TrimTerms()
         self._unlike: Mapping[ObjectKey, str] = {}
-        self._known: tuple[object, StandbyCopies] | None = None
+        self._found: _Found | None = None
 
     async def planned(self) -> MigrationPlan:
         """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
@@ -129,21 +164,22 @@ class _Standby:
             read_cluster(self._clusters.source, self._settings.vhosts, is_source=True),
             read_cluster(self._clusters.target, self._settings.vhosts, is_source=False),
         )
-        try:
-            chosen = choose(source, self._settings.vhosts)
-        except ConfigurationError as error:
-            raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
         await self._refuse_itself(source, target)
-        source = without_federation(source)
-        plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
-        operators = await gather_both(self._operator(self._clusters.source), self._operator(self._clusters.target))
-        copies = self._copies(source, target, plan.wanted, operators)
-        self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
-        self._status.doubts, self._status.gone = copies.doubts, gone(self._settings, source, target)
-        self._status.held_back = await self._remember(copies, plan.wanted, target.objects)
-        self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
-        self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
-        return without(plan, copies.held_back)
+        operators = await gather_both(
+            self._operator(self._clusters.source, source), self._operator(self._clusters.target, target)
+        )
+        of = source, target, *operators
+        if self._found is None or self._found.of != of:  # in a thread: with many queues it takes seconds
+            self._found = await asyncio.to_thread(_found, self._settings, *of)
+        found = self._found
+        wanted, held_back = found.plan.wanted, found.copies.held_back
+        self._queues = frozenset(key for key in wanted if key.kind is ObjectKind.QUEUE)
+        self._status.doubts, self._status.gone = found.copies.doubts, found.gone
+        self._status.held_back = await self._remember(found.copies, wanted, target.objects)
+        self._unlike = dict.fromkeys((key for key in held_back if key in target.objects), TWICE)
+        differing = (each for each in found.plan.objections if each.verdict is ObjectionKind.DIFFERS)
+        self._unlike |= {each.key: each.reason for each in differing}
+        return without(found.plan, held_back)
 
     def report(self, found: CopyRound | AgentError) -> None:
         status = self._status
@@ -178,36 +214,21 @@ class _Standby:
                 "addresses, as a standby's source is another one"
             )
 
-    async def _operator(self, client: ManagementClient) -> Objects:
-        """The policies of the cluster's operator, in these vhosts."""
+    async def _operator(self, client: ManagementClient, cluster: ClusterObjects) -> Objects:
+        """The policies of the cluster's operator, in these vhosts as far as they exist."""
         found = ObjectsOfVhosts()
-        for vhost in self._settings.vhosts:
+        for vhost in (each for each in self._settings.vhosts if vhost_key(each) in cluster.objects):
             found.add(ObjectKind.POLICY, vhost, [{**each} for each in await client.operator_policies_of(vhost)])
         return found.objects
 
-    def _copies(
-        self, source: ClusterObjects, target: ClusterObjects, wanted: Objects, operators: tuple[Objects, Objects]
-    ) -> StandbyCopies:
-        """The same as before where neither side has changed: with many queues it takes its time."""
-        of = source.objects, target.objects, operators
-        if self._known is None or self._known[0] != of:
-            limits = limits_of(source, wanted, time.process_time, operators[0])
-            here = limits_here(limits, limits_of(target, wanted, time.process_time, operators[1]))
-            self._known = of, copies_of(self._settings, source, wanted, limits, here)
-            self._terms = trim_terms(self._settings, source, target.release, wanted, limits, copies=here)
-        return self._known[1]
-
     async def _remember(self, copies: StandbyCopies, wanted: Objects, here: Objects) -> tuple[ObjectKey, ...]:
-        """On the broker, for a promotion on any host once the source is gone. Like all else, what disappears at the
-        source stays."""
+        """On the broker, for a promotion on any host once the source is gone."""
         noted = await self._clusters.target.global_parameter(HELD_BACK)
-        before = bindings_from_json(noted)
-        stays = {key: body for key, body in before.items() if key not in here and all(end in here for end in key.ends)}
-        all_ = stays | {key: wanted[key] for key in copies.held_back}
-        held = bindings_as_json(sorted(all_, key=str), all_)
+        remembered = still_held_back(bindings_from_json(noted), copies.held_back, wanted, here)
+        held = bindings_as_json(remembered, remembered)
         if noted != {"bindings": held}:
             await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
-        return tuple(sorted(all_, key=str))
+        return tuple(remembered)
 
     async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         try:
@@ -235,8 +256,8 @@ class _Standby:
         }
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
-            if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, self._terms, at)
+            if self._found is not None and status.promoted_at is None and not self._is_over:
+                status.trim_doubts = await self._trimming.look(found, self._found.terms, at)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

@@ -282,6 +282,13 @@ def _doubts_here(there: Limits, here: Limits) -> Iterator[str]:
             yield f"the standby's own policies have {listed(own, len(own))}: copies leave it that the source still has"
 
 
+def still_held_back(before: Objects, now: Iterable[ObjectKey], wanted: Objects, here: Objects) -> Objects:
+    """With those of `before` that could still be made: like all else, what disappears at the source stays."""
+    stays = {key: body for key, body in before.items() if key not in here and all(end in here for end in key.ends)}
+    found = stays | {key: wanted[key] for key in now}
+    return {key: found[key] for key in sorted(found, key=str)}
+
+
 def bindings_as_json(held_back: Iterable[ObjectKey], wanted: Objects) -> list[dict[str, Any]]:
     """What is remembered of bindings that are held back."""
     return [

@@ -21,6 +21,7 @@ from agent.core.standby.copies import (
     inexact,
     limits_here,
     limits_of,
+    still_held_back,
     without,
     without_federation,
 )
@@ -230,3 +231,14 @@ def test_what_is_gone_at_the_source() -> None:
     assert gone(standby(), cluster(exchanges=[exchange()]), here) == StandbyGone([Q], ())
     assert gone(standby(), cluster(), here).vhosts == ("v",)
     assert gone(standby(), cluster(), cluster()).vhosts == ()
+
+
+def test_what_is_held_back_stays_so_when_the_source_has_lost_it() -> None:
+    ends = [exchange("x"), exchange("y")]
+    source = cluster(exchanges=ends, bindings=[binding("x", "y", to_exchange=True)])
+    [key] = found(source).held_back
+    wanted, here = {key: source.objects[key]}, cluster(exchanges=ends).objects
+    assert still_held_back({}, [key], wanted, here) == wanted
+    assert still_held_back(wanted, (), {}, here) == wanted
+    assert still_held_back(wanted, (), {}, cluster(exchanges=ends[:1]).objects) == {}
+    assert still_held_back(wanted, (), {}, source.objects) == {}
