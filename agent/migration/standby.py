@@ -17,7 +17,7 @@ import structlog
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import MigrationPlan, plan_migration
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects, vhost_key
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
@@ -37,14 +37,13 @@ from agent.core.standby.copies import (
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.core.standby.terms import TrimTerms, trim_terms
-from agent.definitions.sources.cluster_objects import ObjectsOfVhosts
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
 from agent.migration.copying import CopyRound, Follower
 from agent.migration.figures import ClusterFigures
-from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
 from agent.migration.trimming import Trimming, rule_of
 from agent.status.board import Board
 from agent.tasks import gather_both, run_until_first
@@ -166,7 +165,8 @@ class _Standby:
         )
         await self._refuse_itself(source, target)
         operators = await gather_both(
-            self._operator(self._clusters.source, source), self._operator(self._clusters.target, target)
+            read_operator_policies(self._clusters.source, source),
+            read_operator_policies(self._clusters.target, target),
         )
         of = source, target, *operators
         if self._found is None or self._found.of != of:  # in a thread: with many queues it takes seconds
@@ -213,13 +213,6 @@ class _Standby:
                 f"upstream {self._settings.of} and downstream are the same cluster, {source.cluster!r}: look at their "
                 "addresses, as a standby's source is another one"
             )
-
-    async def _operator(self, client: ManagementClient, cluster: ClusterObjects) -> Objects:
-        """The policies of the cluster's operator, in these vhosts as far as they exist."""
-        found = ObjectsOfVhosts()
-        for vhost in (each for each in self._settings.vhosts if vhost_key(each) in cluster.objects):
-            found.add(ObjectKind.POLICY, vhost, [{**each} for each in await client.operator_policies_of(vhost)])
-        return found.objects
 
     async def _remember(self, copies: StandbyCopies, wanted: Objects, here: Objects) -> tuple[ObjectKey, ...]:
         """On the broker, for a promotion on any host once the source is gone."""
