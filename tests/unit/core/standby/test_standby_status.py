@@ -105,6 +105,7 @@ def test_nothing_else_federates_in_a_vhost_of_a_standby() -> None:
     )
     argument = (("x-upstream-set", text("all")),)
     exchanges = {"x": Exchange("x", "topic", arguments=argument), "amq.topic": Exchange("amq.topic", "topic")}
+    exchanges["sharing"] = Exchange("sharing", "x-consistent-hash")
     queue = Queue("q", policy=replace(all_, name="of the broker"))
     found = resolve(merged, {"v": VhostState(exchanges, {"q": queue})})
     assert {(link.kind, link.name, link.policy) for link in found.links if isinstance(link, FederationLink)} == {
