@@ -59,6 +59,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"made at a promotion: {binding}"
     if (more := len(found["held_back"]) - MOST_HELD_BACK) > 0:
         yield f"and {more:,} more; --format json has them all"
+    yield from found["notes"]
     if found["queues"]:
         yield f"{'SOURCE':>10}  {'HERE':>10}  QUEUE"
     for queue in found["queues"]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from agent.core.migration.objects import ClusterObjects, release_of
+from agent.core.migration.objects import ClusterObjects, ObjectKind, Objects, release_of
 from agent.core.settings import DownstreamSettings
 from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import PermanentError, TransientError
@@ -47,6 +47,14 @@ async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, is_so
             return await _read(client, set(vhosts), where, is_source=is_source)
     except TimeoutError as error:
         raise TransientError(f"{where}: its definitions weren't read within {DEADLINE:g} s") from error
+
+
+async def read_operator_policies(client: ManagementClient, cluster: ClusterObjects) -> Objects:
+    """Those of the cluster's vhosts that were read. Raises BrokerError."""
+    found = ObjectsOfVhosts()
+    for vhost in [key.vhost for key in cluster.objects if key.kind is ObjectKind.VHOST]:
+        found.add(ObjectKind.POLICY, vhost, [{**each} for each in await client.operator_policies_of(vhost)])
+    return found.objects
 
 
 async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_source: bool) -> ClusterObjects:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -20,7 +21,19 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from agent.core.rules.names import HELD_BACK, PROMOTED
-from agent.core.standby.copies import StandbyCopies, bindings_as_json, copies_of, limits_of, without
+from agent.core.standby.copies import (
+    StandbyCopies,
+    StandbyGone,
+    bindings_as_json,
+    bindings_from_json,
+    copies_of,
+    gone,
+    limits_here,
+    limits_of,
+    still_held_back,
+    without,
+    without_federation,
+)
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.core.standby.terms import TrimTerms, trim_terms
@@ -30,7 +43,7 @@ from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
 from agent.migration.copying import CopyRound, Follower
 from agent.migration.figures import ClusterFigures
-from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
 from agent.migration.trimming import Trimming, rule_of
 from agent.status.board import Board
 from agent.tasks import gather_both, run_until_first
@@ -40,6 +53,7 @@ LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
 HOW: Final = "how"
+CLUSTER_ID: Final = "internal_cluster_id"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 
 log = structlog.get_logger()
@@ -88,6 +102,39 @@ async def open_standby(configuration: Configuration, settings: StandbySettings) 
         yield ClusterPair(source, standby)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What follows of the definitions of both sides, and of the policies of their operators."""
+
+    of: tuple[ClusterObjects, ClusterObjects, Objects, Objects]
+    plan: MigrationPlan
+    copies: StandbyCopies
+    terms: TrimTerms
+    gone: StandbyGone
+
+
+def _found(
+    settings: StandbySettings, source: ClusterObjects, target: ClusterObjects, there: Objects, here: Objects
+) -> _Found:
+    """Raises PermanentError for what can't be chosen."""
+    of, clock = (source, target, there, here), time.thread_time
+    try:
+        chosen = choose(source, settings.vhosts)
+    except ConfigurationError as error:
+        raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
+    source = without_federation(source)
+    plan = plan_migration(source, target, chosen, clock, with_traps=False)
+    limits = limits_of(source, plan.wanted, clock, there)
+    own = limits_here(limits, limits_of(target, plan.wanted, clock, here))
+    return _Found(
+        of,
+        plan,
+        copies_of(settings, source, plan.wanted, limits, own),
+        trim_terms(settings, source, target.release, plan.wanted, limits, copies=own),
+        gone(settings, source, target),
+    )
+
+
 class _Standby:
     def __init__(
         self, clusters: ClusterPair, settings: StandbySettings, board: Board, uris: tuple[AmqpUri, ...]
@@ -102,9 +149,8 @@ class _Standby:
         self._status = StandbyStatus(settings)
         board.standby = self._status
         self._queues: frozenset[ObjectKey] = frozenset()
-        self._terms = TrimTerms()
         self._unlike: Mapping[ObjectKey, str] = {}
-        self._known: tuple[Objects, StandbyCopies] | None = None
+        self._found: _Found | None = None
 
     async def planned(self) -> MigrationPlan:
         """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
@@ -117,18 +163,23 @@ class _Standby:
             read_cluster(self._clusters.source, self._settings.vhosts, is_source=True),
             read_cluster(self._clusters.target, self._settings.vhosts, is_source=False),
         )
-        try:
-            chosen = choose(source, self._settings.vhosts)
-        except ConfigurationError as error:
-            raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
-        plan = plan_migration(source, target, chosen, time.process_time, with_traps=False)
-        copies = self._copies(source, target, plan.wanted)
-        self._queues = frozenset(key for key in plan.wanted if key.kind is ObjectKind.QUEUE)
-        self._status.held_back, self._status.doubts = copies.held_back, copies.doubts
-        await self._remember(copies, plan.wanted)
-        self._unlike = dict.fromkeys((key for key in copies.held_back if key in target.objects), TWICE)
-        self._unlike |= {each.key: each.reason for each in plan.objections if each.verdict is ObjectionKind.DIFFERS}
-        return without(plan, copies.held_back)
+        await self._refuse_itself(source, target)
+        operators = await gather_both(
+            read_operator_policies(self._clusters.source, source),
+            read_operator_policies(self._clusters.target, target),
+        )
+        of = source, target, *operators
+        if self._found is None or self._found.of != of:  # in a thread: with many queues it takes seconds
+            self._found = await asyncio.to_thread(_found, self._settings, *of)
+        found = self._found
+        wanted, held_back = found.plan.wanted, found.copies.held_back
+        self._queues = frozenset(key for key in wanted if key.kind is ObjectKind.QUEUE)
+        self._status.doubts, self._status.gone = found.copies.doubts, found.gone
+        self._status.held_back = await self._remember(found.copies, wanted, target.objects)
+        self._unlike = dict.fromkeys((key for key in held_back if key in target.objects), TWICE)
+        differing = (each for each in found.plan.objections if each.verdict is ObjectionKind.DIFFERS)
+        self._unlike |= {each.key: each.reason for each in differing}
+        return without(found.plan, held_back)
 
     def report(self, found: CopyRound | AgentError) -> None:
         status = self._status
@@ -153,19 +204,24 @@ class _Standby:
             await self._trimming.close()
         self._status.promoted_at = since
 
-    def _copies(self, source: ClusterObjects, target: ClusterObjects, wanted: Objects) -> StandbyCopies:
-        """The same as before where the source hasn't changed: with many policies it takes its time."""
-        if self._known is None or self._known[0] != source.objects:
-            limits = limits_of(source, wanted, time.process_time)
-            self._known = source.objects, copies_of(self._settings, source, wanted, limits)
-            self._terms = trim_terms(self._settings, source, target.release, wanted, limits)
-        return self._known[1]
+    async def _refuse_itself(self, source: ClusterObjects, target: ClusterObjects) -> None:
+        there, here = await gather_both(
+            self._clusters.source.global_parameter(CLUSTER_ID), self._clusters.target.global_parameter(CLUSTER_ID)
+        )
+        if there is not None and there == here and source.cluster == target.cluster:
+            raise PermanentError(
+                f"upstream {self._settings.of} and downstream are the same cluster, {source.cluster!r}: look at their "
+                "addresses, as a standby's source is another one"
+            )
 
-    async def _remember(self, copies: StandbyCopies, wanted: Objects) -> None:
+    async def _remember(self, copies: StandbyCopies, wanted: Objects, here: Objects) -> tuple[ObjectKey, ...]:
         """On the broker, for a promotion on any host once the source is gone."""
-        held = bindings_as_json(copies.held_back, wanted)
-        if await self._clusters.target.global_parameter(HELD_BACK) != {"bindings": held}:
+        noted = await self._clusters.target.global_parameter(HELD_BACK)
+        remembered = still_held_back(bindings_from_json(noted), copies.held_back, wanted, here)
+        held = bindings_as_json(remembered, remembered)
+        if noted != {"bindings": held}:
             await self._clusters.target.set_global_parameter(HELD_BACK, {"bindings": held})
+        return tuple(remembered)
 
     async def look_at_queues(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         try:
@@ -193,8 +249,8 @@ class _Standby:
         }
         status.depths_error, status.depths_at = "", self._board.clock()
         async with self._taking:
-            if status.promoted_at is None and not self._is_over:
-                status.trim_doubts = await self._trimming.look(found, self._terms, at, lambda: self._is_over)
+            if self._found is not None and status.promoted_at is None and not self._is_over:
+                status.trim_doubts = await self._trimming.look(found, self._found.terms, at, lambda: self._is_over)
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

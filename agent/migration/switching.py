@@ -21,7 +21,7 @@ from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
 from agent.core.migration.selection import choose
 from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
-from agent.core.standby.copies import inexact, limits_of
+from agent.core.standby.copies import inexact, limits_here, limits_of
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
@@ -29,7 +29,7 @@ from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.management.answers import ClientAnswer
-from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
 from agent.migration.switch_record import SwitchedQueue, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
@@ -206,10 +206,14 @@ class SwitchingOver:
 
     async def _chosen(self) -> tuple[list[ObjectKey], dict[ObjectKey, str]]:
         """The queues to switch over, and those that keep their copies."""
-        source = await read_cluster(self._clusters.source, self._settings.vhosts, is_source=True)
+        vhosts, there, here = self._settings.vhosts, self._clusters.source, self._clusters.target
+        source = await read_cluster(there, vhosts, is_source=True)
+        target = await read_cluster(here, vhosts, is_source=False)
         nothing = ClusterObjects("", source.release)
-        wanted = plan_migration(source, nothing, choose(source, self._settings.vhosts), with_traps=False).wanted
-        left = inexact(wanted, limits_of(source, wanted, time.process_time))
+        wanted = plan_migration(source, nothing, choose(source, vhosts), with_traps=False).wanted
+        limits = limits_of(source, wanted, time.process_time, await read_operator_policies(there, source))
+        own = limits_of(target, wanted, time.process_time, await read_operator_policies(here, target))
+        left = inexact(wanted, limits_here(limits, own))
         return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
 
     async def _each(

@@ -30,6 +30,7 @@ from agent.core.standby.trim import StandbyTrim, TrimDoubt, TrimRule
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM
 from agent.migration.figures import QueueFigures
+from agent.slices import in_slices
 
 NAME: Final = f"{AGENT_PREFIX}trimming"
 LOCK: Final = NAME
@@ -105,7 +106,7 @@ class Trimming:
         await self._forget(self._copies.keys() - figures.keys())
         barred: dict[str, str] = {}
         doubts: dict[ObjectKey, str] = {}
-        for key, (source, copy) in figures.items():
+        async for key, (source, copy) in in_slices(figures.items()):
             if is_over():
                 break
             if key.vhost not in barred:

@@ -38,6 +38,7 @@ class StandbyView(TypedDict):
     waiting: Annotated[Count | None, "Messages that wait in the links, at the source and here; null while unknown."]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
+    notes: Annotated[list[str], "What is here and not at the source, and what else would federate in its vhosts."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
     queues: list[StandbyQueueView]
 
@@ -59,6 +60,7 @@ def standby_view(board: Board) -> StandbyView | None:
         "waiting": links.waiting,
         "lag_seconds": links.lag,
         "held_back": [str(key) for key in status.held_back],
+        "notes": [*status.notes, *(each for each in board.not_run if each.startswith(f"{status.settings.place}:"))],
         "repeats_at_most": status.repeats_at_most,
         "queues": list(_queues(status)),
     }
@@ -67,6 +69,9 @@ def standby_view(board: Board) -> StandbyView | None:
 def standby_links(board: Board) -> StandbyLinks:
     of_standby = (entry for entry in board if entry.link.policy.startswith(STANDBY))
     entries = [entry for entry in of_standby if entry.state.status is not Status.REMOVING]
+    now = board.clock()
+    for entry in entries:
+        entry.note_lag(now)
     waiting = [entry.backlog_last for entry in entries]
     known = [each for each in waiting if each is not None]
     lags = [lag for entry in entries if (lag := entry.gauges().lag) is not None]

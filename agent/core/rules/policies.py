@@ -9,13 +9,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.core.fields import Table
-from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType
-from agent.core.rules.names import AGENT_PREFIX
+from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType, VhostDefinitions
+from agent.core.rules.names import AGENT_PREFIX, STANDBY
 from agent.core.rules.patterns import TimedPattern, VhostTimeBudget
 from agent.errors import Place
 
 INTERNAL_PURPOSE = "x-internal-purpose"
 SET_ARGUMENTS = ("upstream-set", "x-upstream-set")
+OF_STANDBY = Federation(Choice.SET, STANDBY)
+"""All that federates in a vhost that is a standby's."""
+COMPETING_TYPES = frozenset({"x-consistent-hash", "x-random", "x-modulus-hash", "x-local-random"})
+"""Exchanges whose bindings share messages: a link's queue would take a part from the source's own queues."""
 _FOR_EXCHANGES = frozenset({ApplyTo.EXCHANGES, ApplyTo.ALL})
 _FOR_QUEUES = {
     QueueType.CLASSIC: frozenset({ApplyTo.QUEUES, ApplyTo.ALL, ApplyTo.CLASSIC_QUEUES}),
@@ -125,3 +129,17 @@ def chosen_by_policy(policy: Policy | None) -> ChosenDefinition | None:
     if policy is None or policy.federation is None:
         return None
     return ChosenDefinition(policy.federation, policy.name, policy.place)
+
+
+def without_effect(
+    definitions: VhostDefinitions, exchanges: Iterable[Exchange], queues: Iterable[Queue]
+) -> tuple[str, ...]:
+    """What would federate in a vhost if it weren't a standby's."""
+    exchanges = tuple(exchanges)
+    by_brokers = (*(each.policy for each in exchanges), *(each.policy for each in queues))
+    chosen = [*definitions.policies.values(), *(each for each in by_brokers if each is not None)]
+    found = [f"policy {each.name!r}" for each in chosen if each.federation not in {None, OF_STANDBY}]
+    found += [f"upstream set {name!r}" for name in definitions.upstream_sets if name != STANDBY]
+    found += [f"exchange {name!r}" for name, each in definitions.exchanges.items() if each.upstream_set is not None]
+    found += [f"exchange {each.name!r}" for each in exchanges if any(key in SET_ARGUMENTS for key, _ in each.arguments)]
+    return tuple(dict.fromkeys(found))

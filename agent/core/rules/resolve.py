@@ -115,6 +115,7 @@ class _VhostResolver:
         self._vhost = vhost
         self._ids = ids
         self._definitions = definitions
+        self._standby = definitions.upstream_sets.get(names.STANDBY)
         self._state = state
         self._budget = budget
         self._previous = previous
@@ -136,6 +137,8 @@ class _VhostResolver:
             yield from self._links_of_queue(queue)
             yield None
         yield from self._shovel_links()
+        if self._standby is not None:
+            self._note_unused(self._standby)
         for policy in self._definitions.policies.values():
             self._check_names(policies.chosen_by_policy(policy))
             yield None
@@ -152,6 +155,15 @@ class _VhostResolver:
         if chosen.federation.choice is model.Choice.PATTERN and not found:
             message = f"{_describe(chosen)} in vhost {self._vhost!r} matches no upstream, so it yields no link"
             self._warn(chosen.place, f"{message}: {_some(self._definitions.upstreams)}")
+
+    def _note_unused(self, standby: model.UpstreamSet) -> None:
+        unused = policies.without_effect(self._definitions, self.exchanges.values(), self._state.queues.values())
+        if unused:
+            self._warn(
+                standby.place,
+                f"vhost {self._vhost!r} is federated by its standby alone until a promotion; not used: "
+                f"{listed(unused, MOST_NAMED)}",
+            )
 
     def unjudged(self) -> Iterator[Problem]:
         for policy, why in self._own_policies.unjudged:
@@ -181,6 +193,8 @@ class _VhostResolver:
             yield from self._exchange_links(exchange, chosen)
 
     def _links_of_queue(self, queue: model.Queue) -> Iterator[model.Link]:
+        if self._standby is not None:  # a link would take messages from the source
+            return
         previous = self._previous.get((model.LinkKind.QUEUE, queue.name), [])
         verdict = self._own_policies.verdict_on(queue, _policy_of(previous))
         if _is_undecided(verdict, previous):
@@ -205,6 +219,10 @@ class _VhostResolver:
         return declared | dict(self._state.exchanges)
 
     def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
+        if self._standby is not None:
+            chosen = policies.chosen_by_policy(verdict.policy)
+            is_by_it = chosen is not None and chosen.federation == policies.OF_STANDBY
+            return chosen if is_by_it and exchange.type not in policies.COMPETING_TYPES else None
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
             return ChosenDefinition(

@@ -8,13 +8,12 @@ from math import inf
 from typing import Final
 
 from agent.core.addresses.http_url import HttpUrl
+from agent.core.links.lag import LagCritical
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.selection import VhostSelection
 from agent.core.model import (
     ApplyTo,
-    Choice,
     Definitions,
-    Federation,
     LinkSettings,
     Policy,
     SetMember,
@@ -23,14 +22,16 @@ from agent.core.model import (
     VhostDefinitions,
 )
 from agent.core.rules.names import STANDBY
+from agent.core.rules.policies import OF_STANDBY
 from agent.errors import Place
 
 DEFAULT_VHOST: Final = "/"
 MOST_HOPS: Final = 100
 """What the source itself got through links has to come, too; loops end at a cluster that a message has been to."""
-_FIXED: Final = LinkSettings(max_hops=MOST_HOPS)
+_FIXED: Final = LinkSettings(max_hops=MOST_HOPS, lag_critical=LagCritical(seconds=60.0))
 _FIXED_KEYS: Final = frozenset({"max_hops", "exchange", "forward_unrouted"})
-"""Each exchange comes from its namesake, and what is unroutable there comes by the alternate exchange's own link."""
+"""Each exchange comes from its namesake, and what is unroutable there comes by the alternate exchange's own link. Also
+`lag_critical` where the upstream has none: a standby that is behind isn't in step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,13 @@ class StandbySettings:
         found = (self.upstream(vhost, definitions) for vhost in self.vhosts)
         return next((upstream.management for upstream in found if upstream is not None), ())
 
+    def follows(self, key: ObjectKey) -> bool:
+        """True if patterns choose the exchange, queue or policy."""
+        return any(choice.pattern.matches(key.name) is not False for choice in self.vhosts[key.vhost].choices[key.kind])
+
     def federates(self, exchange: ObjectKey, *, is_internal: bool) -> bool:
         """True if the exchange has a link of its own."""
-        choices = self.vhosts[exchange.vhost].choices[ObjectKind.EXCHANGE]
-        return not is_internal and any(choice.pattern.matches(exchange.name) is not False for choice in choices)
+        return not is_internal and self.follows(exchange)
 
     def links(self, definitions: Definitions) -> Definitions:
         """The definitions that federate the exchanges. `definitions` are those that have the upstream."""
@@ -67,16 +71,18 @@ class StandbySettings:
 
     def _of_vhost(self, vhost: str, definitions: Definitions) -> VhostDefinitions:
         upstream = self.upstream(vhost, definitions)
+        keys = _FIXED_KEYS
+        if upstream is None or upstream.settings.lag_critical is None:
+            keys |= {"lag_critical"}
         is_own = self.of in definitions.of(vhost).upstreams
         return VhostDefinitions(
             upstreams={} if upstream is None or is_own else {self.of: upstream},
-            upstream_sets={STANDBY: UpstreamSet(STANDBY, (SetMember(self.of, _FIXED, _FIXED_KEYS),), self.place)},
+            upstream_sets={STANDBY: UpstreamSet(STANDBY, (SetMember(self.of, _FIXED, keys),), self.place)},
             policies={policy.name: policy for policy in self._policies(vhost)},
         )
 
     def _policies(self, vhost: str) -> Iterator[Policy]:
-        """They win over all others: what another one federates here would come without what the source has."""
-        federation = Federation(Choice.SET, STANDBY)
+        """They win over all others, and nothing else federates in these vhosts (`resolve`)."""
         for number, choice in enumerate(self.vhosts[vhost].choices[ObjectKind.EXCHANGE]):
             name = f"{STANDBY} {number + 1}" if number else STANDBY
-            yield Policy(name, choice.pattern.text, ApplyTo.EXCHANGES, inf, federation, choice.place)
+            yield Policy(name, choice.pattern.text, ApplyTo.EXCHANGES, inf, OF_STANDBY, choice.place)

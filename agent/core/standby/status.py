@@ -10,7 +10,7 @@ from agent.core.text.quantities import counted, in_words, listed
 
 if TYPE_CHECKING:
     from agent.core.migration.objects import ObjectKey
-    from agent.core.standby.copies import StandbyDoubt
+    from agent.core.standby.copies import StandbyDoubt, StandbyGone
     from agent.core.standby.settings import StandbySettings
 
 LATE: Final = 60.0
@@ -43,6 +43,7 @@ class StandbyStatus:
     left: Mapping[ObjectKey, str] = field(default_factory=dict)
     held_back: tuple[ObjectKey, ...] = ()
     doubts: tuple[StandbyDoubt, ...] = ()
+    gone: StandbyGone | None = None
     depths: Depths = field(default_factory=dict)
     trim_doubts: Mapping[ObjectKey, str] = field(default_factory=dict)
     depths_at: float | None = None
@@ -59,12 +60,23 @@ class StandbyStatus:
         if self.left:
             named = [f"{key}: {reason}" for key, reason in self.left.items()]
             yield f"{counted(len(named), 'object is', 'objects are')} not as at the source: {listed(named, MOST_NAMED)}"
+        for vhost in self.gone.vhosts if self.gone is not None else ():
+            yield f"the source has nothing any more of what is here in vhost {vhost!r}"
         if self.followed_at is not None and not links.number:
             yield "no link brings messages: no chosen exchange is there"
         if links.not_working:
             number = counted(len(links.not_working), "link doesn't", "links don't")
             yield f"{number} work: {listed(links.not_working, MOST_NAMED)}"
+        if links.number and not links.not_working and links.waiting is None:
+            yield "how much waits in the links isn't known"
         yield from _old("queues were looked at", self.depths_at, self.depths_error, now)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know of all, and which keeps nothing from being in step."""
+        gone = [] if self.gone is None else [str(key) for key in self.gone.objects]
+        what = counted(len(gone), "object of the standby isn't", "objects of the standby aren't")
+        return (f"{what} at the source: {listed(gone, MOST_NAMED)}",) if gone else ()
 
     @property
     def repeats_at_most(self) -> int | None:

@@ -31,18 +31,23 @@ def trim_terms(
     release: Release,
     wanted: Objects,
     of: QueueLimits,
+    *,
+    copies: QueueLimits | None = None,
 ) -> TrimTerms:
-    """`release` is that of the standby, `of` the settings in force of the wanted queues."""
-    there, here = _by_default_exchange(of), reached(source.objects, _dead_letter_exchanges(of))
+    """`release` is that of the standby, `of` the settings in force of the wanted queues at the source, `copies` those
+    of their copies."""
+    copies = of if copies is None else copies
+    there, here = _by_default_exchange(of), reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
     timeouts: dict[ObjectKey, float | None] = {}
     for key, limits in of.items():
-        if limits is None or wanted[key]["auto_delete"]:
-            never[key] = _UNKNOWN if limits is None else AUTO_DELETE
+        of_copy = copies[key]
+        if limits is None or of_copy is None or wanted[key]["auto_delete"]:
+            never[key] = AUTO_DELETE if wanted[key]["auto_delete"] else _UNKNOWN
             continue
         kind = type_of(wanted[key])
         at_source = QueueDefinition(kind, limits, _short(source.release), dead_letters=key in there)
-        copy = QueueDefinition(kind, limits, _short(release), dead_letters=key in here)
+        copy = QueueDefinition(kind, of_copy, _short(release), dead_letters=key in here)
         if (doubt := standing_doubt(at_source, copy, sees_priorities=True)) is not None:
             never[key] = str(doubt)
         given = settings.consumer_timeout

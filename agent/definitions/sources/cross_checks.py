@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
-from agent.core.rules.resolve import ALL
+from agent.core.rules.policies import without_effect
+from agent.core.rules.resolve import ALL, MOST_NAMED
 from agent.core.settings import DownstreamSettings
+from agent.core.text.quantities import listed
 from agent.core.text.suggest import did_you_mean, in_another_vhost
-from agent.definitions.document.findings import Spot, quoted
+from agent.definitions.document.findings import Spot, one_line, quoted
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost, mapping
 
@@ -120,10 +122,21 @@ def check_standby(
     standby: StandbySettings, downstream: DownstreamSettings, definitions: Definitions, spot: Spot
 ) -> None:
     """Reports an upstream of the source that isn't defined in this file and its exports, or can't be used for all of
-    it: over HTTP each vhost has its own name."""
+    it: over HTTP each vhost has its own name. And what else federates in its vhosts."""
     if not downstream.management:
         spot.error("a standby needs downstream.management, the address of its HTTP API", key=True)
     for vhost in standby.vhosts:
+        others = definitions.of(vhost)
+        unused = [f"upstream {name!r}" for name in others.upstreams if name != standby.of]
+        unused += without_effect(others, (), ())
+        if unused:
+            spot.error(
+                f"vhost {quoted(vhost)} is federated by the standby alone; move to another vhost, or to another agent "
+                f"for after a promotion: {one_line(listed(unused, MOST_NAMED))}",
+                "vhosts",
+                vhost,
+                key=True,
+            )
         upstream = standby.upstream(vhost, definitions)
         if upstream is None:
             hint = did_you_mean(standby.of, definitions.of(vhost).upstreams)

@@ -11,15 +11,23 @@ from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKind, queue_key
 from agent.core.migration.selection import choose
 from agent.core.standby.copies import (
+    TWICE,
     StandbyCopies,
+    StandbyGone,
     bindings_as_json,
     bindings_from_json,
     copies_of,
+    gone,
     inexact,
+    limits_here,
     limits_of,
+    still_held_back,
     without,
+    without_federation,
 )
+from agent.core.standby.definitions import StandingDoubt
 from agent.core.standby.settings import StandbySettings
+from agent.core.standby.terms import trim_terms
 from tests.unit.core.migration.clusters import (
     ALL,
     HERE,
@@ -188,3 +196,83 @@ def test_a_policy_that_dead_letters_makes_its_targets_inexact() -> None:
     )
     wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
     assert "dead-letter into it" in inexact(wanted, limits_of(source, wanted))[Q]
+
+
+def test_what_federates_at_the_source_is_not_copied() -> None:
+    both = policy("both", federation_upstream_set="all", max_length=1)
+    source = without_federation(cluster(policies=[both, policy("only", federation_upstream="u"), policy(expires=1)]))
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    assert {key.name: body["definition"] for key, body in wanted.items() if key.kind is ObjectKind.POLICY} == {
+        "both": {"max-length": 1},
+        "p": {"expires": 1},
+    }
+
+
+def test_a_queue_that_one_message_reaches_through_two_links() -> None:
+    source = cluster(
+        exchanges=[exchange("a"), exchange("b"), exchange("c")],
+        queues=[queue("both"), queue("one"), queue("branches")],
+        bindings=[
+            binding("a", "b", to_exchange=True),
+            binding("a", "c", to_exchange=True),
+            binding("a", "both"),
+            binding("b", "both"),
+            binding("b", "branches"),
+            binding("c", "branches"),
+            binding("c", "one"),
+        ],
+    )
+    assert {each.queue.name for each in found(source).doubts if each.doubt == TWICE} == {"both", "branches"}
+
+
+def test_a_queue_that_lacks_what_comes_by_an_exchange_without_a_link() -> None:
+    source = cluster(
+        exchanges=[exchange("x"), exchange("other"), exchange("hash", "x-consistent-hash")],
+        queues=[queue(), queue("p")],
+        bindings=[binding("x", "q"), binding("other", "q"), binding("x", "p"), binding("hash", "p")],
+    )
+    settings = standby(selecting(choice(".*"), exchanges="^(x|hash)$"))
+    missing = {each.queue.name: each.doubt.partition(": ")[2] for each in found(source, settings).doubts}
+    assert missing == {
+        "q": "that one has no link",
+        "p": "that one is of type x-consistent-hash, which no link shares",
+    }
+
+
+def test_what_the_standby_itself_adds() -> None:
+    lists: dict[str, Any] = {
+        "exchanges": [exchange()],
+        "bindings": [binding("x", "q")],
+        "queues": [queue(), queue("p")],
+    }
+    source = cluster(**lists)
+    target = cluster(NEW, **lists, policies=[policy(max_length=9)])
+    operator = cluster(policies=[policy("o", "^q", max_length=5, message_ttl=1)]).objects
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    there = limits_of(source, wanted)
+    here = limits_here(there, limits_of(target, wanted, operator=operator))
+    q, p = (here[queue_key("v", name)] or {} for name in ("q", "p"))
+    assert (q["max-length"], q["message-ttl"], p["max-length"], "message-ttl" in p) == (5, 1, 9, False)
+    [doubt] = [each.doubt for each in copies_of(standby(), source, wanted, there, here).doubts if each.queue == Q]
+    assert "the standby's own policies have message-ttl, max-length" in doubt
+    assert inexact(wanted, here)[Q] == "it has max-length"
+    assert trim_terms(standby(), source, NEW, wanted, there, copies=here).never[Q] == StandingDoubt.LIMITED
+
+
+def test_what_is_gone_at_the_source() -> None:
+    here = cluster(exchanges=[exchange()], queues=[queue(), queue("federation-agent: q")])
+    assert gone(standby(), here, here) == StandbyGone([], ())
+    assert gone(standby(), cluster(exchanges=[exchange()]), here) == StandbyGone([Q], ())
+    assert gone(standby(), cluster(), here).vhosts == ("v",)
+    assert gone(standby(), cluster(), cluster()).vhosts == ()
+
+
+def test_what_is_held_back_stays_so_when_the_source_has_lost_it() -> None:
+    ends = [exchange("x"), exchange("y")]
+    source = cluster(exchanges=ends, bindings=[binding("x", "y", to_exchange=True)])
+    [key] = found(source).held_back
+    wanted, here = {key: source.objects[key]}, cluster(exchanges=ends).objects
+    assert still_held_back({}, [key], wanted, here) == wanted
+    assert still_held_back(wanted, (), {}, here) == wanted
+    assert still_held_back(wanted, (), {}, cluster(exchanges=ends[:1]).objects) == {}
+    assert still_held_back(wanted, (), {}, source.objects) == {}

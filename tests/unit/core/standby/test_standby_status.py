@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from agent.core.addresses.uri import parse
+from agent.core.fields import text
 from agent.core.migration.objects import queue_key
-from agent.core.model import Definitions, Exchange, ExchangeLink, LinkSettings, Upstream, VhostDefinitions, VhostState
+from agent.core.model import (
+    ApplyTo,
+    Choice,
+    Definitions,
+    Exchange,
+    ExchangeLink,
+    Federation,
+    FederationLink,
+    LinkKind,
+    LinkSettings,
+    Policy,
+    Queue,
+    Upstream,
+    VhostDefinitions,
+    VhostState,
+)
 from agent.core.rules.names import STANDBY
 from agent.core.rules.resolve import resolve
+from agent.core.standby.copies import StandbyGone
 from agent.core.standby.settings import MOST_HOPS, StandbySettings
 from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
+from agent.definitions.sources.keeper import merge
 from tests.unit.core.migration.clusters import ALL, HERE
 
 SETTINGS = StandbySettings("origin", ALL, 3600.0, 1800.0, None, HERE)
-WORKING = StandbyLinks(2)
+WORKING = StandbyLinks(2, waiting=0)
 NOW = 1_000.0
 Q = queue_key("v", "q")
 
@@ -46,6 +65,8 @@ def test_what_is_unknown_makes_the_number_of_repeats_unknown() -> None:
         ({"left": {Q: "refused"}}, WORKING, "1 object is not as at the source: queue 'q' in vhost 'v': refused"),
         ({}, StandbyLinks(), "no link brings messages"),
         ({}, StandbyLinks(2, ("'x' (backoff)",)), "1 link doesn't work: 'x' (backoff)"),
+        ({}, StandbyLinks(2), "how much waits in the links isn't known"),
+        ({"gone": StandbyGone((Q,), ("v",))}, WORKING, "nothing any more of what is here in vhost 'v'"),
         ({"promoted_at": "2026-01-01"}, WORKING, "it was promoted at 2026-01-01"),
     ],
 )
@@ -68,4 +89,28 @@ def test_links_come_from_namesakes_and_win_over_other_policies() -> None:
     assert (link.name, link.remote_name, link.policy, link.upstream) == ("x", "x", STANDBY, "origin")
     assert (link.settings.max_hops, link.settings.forward_unrouted, link.settings.probe) == (MOST_HOPS, False, 10.0)
     assert definitions.of("v").policies[STANDBY].priority == inf
+    assert link.settings.lag_critical is not None
     assert found.problems == ()
+
+
+def test_nothing_else_federates_in_a_vhost_of_a_standby() -> None:
+    """A link of a queue would take messages from the source."""
+    upstream = Upstream("origin", (parse("amqp://source"),), HERE)
+    all_ = Policy("p", ".*", ApplyTo.ALL, 0, Federation(Choice.SET, "all"), HERE)
+    merged = merge(
+        [
+            ("standby", SETTINGS.links(Definitions({"/": VhostDefinitions(upstreams={"origin": upstream})}))),
+            ("broker", Definitions({"v": VhostDefinitions(policies={"p": all_})})),
+        ]
+    )
+    argument = (("x-upstream-set", text("all")),)
+    exchanges = {"x": Exchange("x", "topic", arguments=argument), "amq.topic": Exchange("amq.topic", "topic")}
+    exchanges["sharing"] = Exchange("sharing", "x-consistent-hash")
+    queue = Queue("q", policy=replace(all_, name="of the broker"))
+    found = resolve(merged, {"v": VhostState(exchanges, {"q": queue})})
+    assert {(link.kind, link.name, link.policy) for link in found.links if isinstance(link, FederationLink)} == {
+        (LinkKind.EXCHANGE, "x", STANDBY),
+        (LinkKind.EXCHANGE, "amq.topic", STANDBY),
+    }
+    [problem] = [each for each in found.problems if "alone" in each.message]
+    assert "policy 'p', policy 'of the broker', exchange 'x'" in problem.message

@@ -76,3 +76,23 @@ def test_a_vhost_of_its_own_upstream(tmp_path: Path) -> None:
     assert found.settings.standby is not None
     links = found.settings.standby.links(found.definitions)
     assert links.of("shop").upstreams == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("upstreams: {other: {uri: amqp://other/shop}}", "upstream 'other'"),
+        ("policies: {p: {pattern: ^f, definition: {federation-upstream-set: all}}}", "policy 'p'"),
+        (
+            "upstream-sets: {s: [{upstream: origin}]}, upstreams: {origin: {uri: amqp://there/shop, management: 'http://x:y@there:15672'}}",
+            "upstream set 's'",
+        ),
+        ("exchanges: {x: {type: topic, upstream-set: all}}", "exchange 'x'"),
+    ],
+)
+def test_nothing_else_federates_in_its_vhosts(tmp_path: Path, more: str, named: str) -> None:
+    text = HERE + THERE + f"vhosts: {{shop: {{{more}}}}}\n"
+    [complaint] = complaints(tmp_path, text + STANDBY, environment=SECRETS)
+    assert "vhost 'shop' is federated by the standby alone; move to another vhost" in complaint
+    assert named in complaint
+    load(tmp_path, text + STANDBY.replace("shop", "store"), environment=SECRETS)
