@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -175,15 +176,21 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: L
 
 
 def test_commands_do_what_they_are_shown_to_do(folder: Path, second_broker: Node, vhost: str) -> None:
-    """Beside the agent that one of them starts, as an operator does; it is told to stop at the end."""
+    """Beside the agent that one of them starts, as an operator does; it is told to stop at the end. Clients are fenced
+    after that: such an agent may publish, so a fence is refused as long as it is connected."""
     [run] = {line for line in OURS.values() if line.startswith(f"{AGENT}run ")}
+    fences = [line for line in OURS.values() if line.startswith((f"{AGENT}migrate fence ", f"{AGENT}migrate unfence "))]
     with subprocess.Popen([COMMAND, *words(run)], cwd=folder, stdout=subprocess.DEVNULL) as agent:
         try:
             eventually(lambda: has_queue(second_broker, vhost), STARTED, what="a link is set up")
-            others = {line: ran(folder, line) for line in OURS.values() if line not in {run, *GO_ON}}
+            others = {line: ran(folder, line) for line in OURS.values() if line not in {run, *GO_ON, *fences}}
         finally:
             agent.terminate()
         assert agent.wait(DEADLINE) == 0
+    for line in fences:
+        done = eventually(partial(done_well, folder, line), STARTED, what=line)
+        assert done is not None
+        others[line] = done
     failed = {line: done for line, done in others.items() if done.status not in {0, nothing_there(line)}}
     assert not failed
     assert {line: done.out for line, done in others.items() if not done.out} == {}
@@ -203,6 +210,11 @@ def test_a_command_that_goes_on_ends_when_it_is_told_to(folder: Path, lab: Lab, 
         finally:
             process.terminate()
         assert process.wait(DEADLINE) == 0
+
+
+def done_well(folder: Path, line: str) -> Done | None:
+    done = ran(folder, line)
+    return done if done.status == 0 else None
 
 
 def ran(folder: Path, line: str) -> Done:

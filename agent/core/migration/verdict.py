@@ -158,8 +158,8 @@ def judge(
     doubts = {each: tuple(_doubts(last, each, movers)) or tuple(_doubts(first, each, movers)) for each in vhosts}
     open_to = {each: tuple(unfenced(last, each)) or tuple(unfenced(first, each)) for each in selected}
     everywhere = last.doubts or first.doubts
-    whys = {each: _told((*everywhere, *doubts[each])) for each in selected}
-    comers = {each: _told(open_to[each]) for each in selected}
+    whys = {each: _in_words((*everywhere, *doubts[each])) for each in selected}
+    comers = {each: _in_words(open_to[each]) for each in selected}
     keys = [key for key in chosen if key.kind is ObjectKind.QUEUE]
     queues = {key: _of_queue(key, looks, whys[key.vhost], comers[key.vhost]) for key in keys}
     reasons = [*everywhere]
@@ -173,7 +173,7 @@ def judge(
     return SourceVerdict(queues, _bounded(reasons), _bounded(unfenced_ones))
 
 
-def _told(doubts: Doubts) -> str:
+def _in_words(doubts: Doubts) -> str:
     return listed([each[:_LONGEST] for each in doubts], _MOST_DOUBTS, separator="; ")
 
 
