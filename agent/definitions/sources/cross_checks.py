@@ -139,7 +139,7 @@ def check_standby(
             )
         upstream = standby.upstream(vhost, definitions)
         if upstream is None:
-            hint = did_you_mean(standby.of, definitions.of(vhost).upstreams)
+            hint = did_you_mean(standby.of, {**definitions.of("/").upstreams, **definitions.of(vhost).upstreams})
             spot.error(f"upstream {quoted(standby.of)} isn't defined in vhost {quoted(vhost)} or '/'{hint}", "of")
             return
         if not upstream.management:

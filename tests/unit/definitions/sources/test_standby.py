@@ -34,6 +34,7 @@ def test_a_standby(tmp_path: Path) -> None:
         ("downstream: {uri: amqp://here}\n" + THERE + STANDBY, "needs downstream.management"),
         (HERE + STANDBY, "upstream 'origin' isn't defined in vhost 'shop' or '/'"),
         (HERE + "upstreams: {origin: {uri: amqp://there}}\n" + STANDBY, "needs 'management'"),
+        (HERE + THERE.replace("origin", "origni") + STANDBY, "'shop' or '/'; did you mean 'origni'?"),
         (HERE + THERE.replace("@there'", "@there/other'") + STANDBY, "leads to another vhost than 'shop'"),
         (HERE + THERE + STANDBY.replace("keep: 2h", "trim: {after: 299}"), "trim.after: at least 5 minutes"),
         (HERE + THERE + STANDBY.replace("2h", "49m"), "keep: copies go by it before"),
