@@ -16,6 +16,8 @@ from agent.cli.options import (
     TROUBLE_WITH_BROKERS,
     ConfigOption,
     FormatOption,
+    LogFormatOption,
+    LogLevelOption,
     examples,
     usual_config,
 )
@@ -128,12 +130,8 @@ def topology(
 @app.command(name="run", epilog=examples("run -c agent.yml", "run -c agent.yml --log-format json"))
 def run_command(
     config: ConfigOption,
-    log_format: Annotated[
-        Literal["auto", "console", "json"] | None, typer.Option(help="Overrides the configuration.")
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Overrides the configuration.")
-    ] = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
     wait_for_configuration: Annotated[
         str | None,
         typer.Option(

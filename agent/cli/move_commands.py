@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from agent.cli.options import CONFIG_VARIABLE, FormatOption, examples
+from agent.cli.options import CONFIG_VARIABLE, FormatOption, LogFormatOption, LogLevelOption, examples
 from agent.errors import UsageError
 
 LONGEST_NAME: Final = 255  # bytes, in AMQP
@@ -210,12 +210,6 @@ WriteOption = Annotated[
 ListenOption = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Where page, API and metrics are; 127.0.0.1:9419 by default."),
-]
-LogFormatOption = Annotated[
-    Literal["auto", "console", "json"] | None, typer.Option(help="Format of the log, on standard output.")
-]
-LogLevelOption = Annotated[
-    Literal["debug", "info", "warning", "error"] | None, typer.Option(help="Lowest level that is logged.")
 ]
 
 

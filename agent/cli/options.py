@@ -54,6 +54,14 @@ ConfigOption = Annotated[
 ]
 Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
+LogFormatOption = Annotated[
+    Literal["auto", "console", "json"] | None,
+    typer.Option(help="Format of the log, on standard output (default: the configuration's)."),
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option(help="Lowest level that is logged (default: the configuration's)."),
+]
 Sort = Literal["name", "backlog", "rate", "age", "forwarded", "oldest", "reconnects"]
 
 

@@ -54,7 +54,7 @@ log = structlog.get_logger()
 Changed: TypeAlias = Callable[[], None]
 Report: TypeAlias = Callable[[Exception], None]
 Follow: TypeAlias = Callable[[Changed, Report], Coroutine[Any, Any, None]]
-"""Follows what else a configuration is made of: tells of its changes, and of errors, until it is cancelled."""
+"""Follows what else a configuration is made of: reports its changes, and errors, until it is cancelled."""
 FOLLOWING: Final = "following what is moved"
 
 

@@ -137,7 +137,7 @@ class Transport:
 
     @property
     def server_time(self) -> datetime | None:
-        """`date` as a time; None where the server tells none."""
+        """`date` as a time; None where the server gives none."""
         try:
             return parsedate_to_datetime(self.date or "").astimezone(UTC)
         except (ValueError, OverflowError):

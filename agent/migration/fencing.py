@@ -59,7 +59,7 @@ async def fence(
         raise PermanentError(f"source: user {missing[0]!r} has no permissions in any vhost of the file")
     _refuse_for_others(look, vhosts, users, movers)
     done, left = await _take_all(client, pairs)
-    # One that is made at once again wouldn't be told from those of before, and listing them takes seconds, too.
+    # One that is made at once again would look like those of before, and listing them takes seconds, too.
     await sleep(SETTLED_AFTER + 1 if closes else 0)
     older = await _older(client, done)
     if not closes:

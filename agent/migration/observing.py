@@ -34,7 +34,7 @@ from agent.management.client import ManagementClient
 from agent.migration.reading import DEADLINE, read_cluster
 
 APART: Final = 12.0
-"""Seconds between two looks: what brokers show is five seconds old, unless they are told otherwise."""
+"""Seconds between two looks: what brokers show is five seconds old, unless they are configured otherwise."""
 _ADMINISTRATOR: Final = "administrator"
 _AUTHORITY: Final = "rabbitmq_auth_backend_"
 _SHOVEL: Final = "rabbitmq_shovel"

@@ -49,8 +49,8 @@ _OURS: Final = "federation-agent"
 LOCKED_WITHIN: Final = 90.0
 """Seconds in which other agents give copies back: they read that it is promoted within 30 s."""
 _LOST: Final = (
-    f"what was counted can't be read any more (global parameter {SWITCHED!r} of the standby), so copies can't be told "
-    "from what was moved: --failover ends it, and keeps all"
+    f"what was counted can't be read any more (global parameter {SWITCHED!r} of the standby), so copies can't be "
+    "distinguished from what was moved: --failover ends it, and keeps all"
 )
 SAME_LOOKS: Final = 4
 MOST_FRUITLESS: Final = 3
@@ -71,7 +71,7 @@ class Switchover:
 
 
 class SwitchingOver:
-    """`say` tells an operator what is waited for."""
+    """`say` shows an operator what is waited for."""
 
     def __init__(
         self,

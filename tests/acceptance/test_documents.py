@@ -176,7 +176,7 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: L
 
 
 def test_commands_do_what_they_are_shown_to_do(folder: Path, second_broker: Node, vhost: str) -> None:
-    """Beside the agent that one of them starts, as an operator does; it is told to stop at the end. Clients are fenced
+    """Beside the agent that one of them starts, as an operator does; it gets SIGTERM at the end. Clients are fenced
     after that: such an agent may publish, so a fence is refused as long as it is connected."""
     [run] = {line for line in OURS.values() if line.startswith(f"{AGENT}run ")}
     fences = [line for line in OURS.values() if line.startswith((f"{AGENT}migrate fence ", f"{AGENT}migrate unfence "))]

@@ -39,7 +39,7 @@ def listen(migrated: MigrationScene) -> tuple[str, str]:
 
 @contextmanager
 def running(migrated: MigrationScene, process: Started) -> Iterator[None]:
-    """It is told to stop at the end, and does."""
+    """It gets SIGTERM at the end, and stops."""
     try:
         yield
         process.send_signal(signal.SIGTERM)

@@ -18,7 +18,7 @@ LONG: Final = RULE.after + 300.0 + TICK + 20 * RULE.late
 
 
 class Watched:
-    """A queue of which looks show the same, unless told otherwise."""
+    """A queue of which looks show the same, unless the test says otherwise."""
 
     def __init__(self, rule: TrimRule = RULE) -> None:
         self.trim = StandbyTrim(rule, 0.0)
