@@ -452,11 +452,13 @@ class LinkRunner:
 
     @property
     def _lacks_downstream(self) -> bool:
-        """True if the link is stopped because the downstream failed, also while it tries again: the result isn't known
-        then."""
-        broken = self.state.broken
-        is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
-        return is_apart and broken is not None and broken.failure.side is Side.DOWNSTREAM
+        """True if the link is stopped because the downstream failed, also while it tries again and gives up: the result
+        isn't known before. When a session closes, its messages go back to the queue first."""
+        broken, phase = self.state.broken, self.state.phase
+        is_between = phase in {Phase.WAITING, Phase.OPENING} or (
+            phase is Phase.CLOSING and self._idle_backlog is not None
+        )
+        return is_between and self.state.wants_to_run and broken is not None and broken.failure.side is Side.DOWNSTREAM
 
     def _follow_backlog_no_more(self) -> None:
         self._idle_backlog = None

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.connection_pool import Shared
 from agent.core.addresses import http_url
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Phase, Status
 from agent.core.links.removal import CleanupAfter
 from agent.core.links.served_by import Other
 from agent.core.links.upstream_account import Compared, QueueCounts
 from agent.core.model import Link, LinkSettings
-from agent.errors import TransientError
+from agent.errors import Failure, Side, TransientError
 from agent.links.brokers import Brokers
 from agent.links.consumer import ServedElsewhereError
 from agent.links.ends import End
 from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
+from agent.runtime.session_runner import IdleBacklog
 from agent.runtime.upstream_counters import CountedVhost
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
@@ -113,6 +116,36 @@ async def ended_after(runner: LinkRunner) -> float:
     begun = loop.time()
     await runner.finished
     return loop.time() - begun
+
+
+class WithoutDownstream(Brokers):
+    """Whose downstream answers nobody."""
+
+    async def control(self, end: End) -> Shared:
+        raise TransientError(f"{end.where}: connection refused", facts=Failure(side=Side.DOWNSTREAM))
+
+
+def test_while_the_downstream_is_away_the_backlog_is_known_from_one_try_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def waiting(_: IdleBacklog) -> int:
+        return 25
+
+    async def live() -> None:
+        seen: list[tuple[Phase, int | None]] = []
+        runner = LinkRunner(
+            LINK,
+            Kinds(WithoutDownstream((), "here", stall_after=30)),
+            on_change=lambda runner, _: seen.append((runner.state.phase, runner.gauges().backlog)),
+        )
+        runner.start()
+        await asyncio.sleep(100)
+        first = seen.index((Phase.OPENING, 25))
+        assert set(seen[first:]) == {(Phase.OPENING, 25), (Phase.CLOSING, 25), (Phase.WAITING, 25)}
+        runner.send(lifecycle.Signal.STOP)
+
+    monkeypatch.setattr(IdleBacklog, "_count", waiting)
+    in_virtual_time(live())
 
 
 def test_a_link_whose_upstream_is_away_is_tried_when_its_time_is_over_and_left() -> None:
