@@ -35,9 +35,9 @@ def phrases() -> Iterator[str]:
     yield "' in exclusive use"
 
 
-NAMES = st.lists(st.sampled_from(sorted(set(phrases()))), min_size=1, max_size=3).map(
-    lambda found: "".join(found)[:200]
-)
+# Deferred: each worker imports this file, and one of them runs it.
+PHRASES = st.deferred(lambda: st.sampled_from(sorted(set(phrases()))))
+NAMES = st.lists(PHRASES, min_size=1, max_size=3).map(lambda found: "".join(found)[:200])
 
 
 class Somewhere:

@@ -120,9 +120,9 @@ def test_a_move_that_is_killed_goes_on_and_another_brings_all_back(migrated: Mig
     killed.wait(30)
     with running(migrated, start(migrated)):
         eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, 60, what="it goes on after kill -9")
-        eventually(lambda: shown(migrated), 30, what="the broker shows its consumers")
+        eventually(lambda: shown(migrated), what="the broker shows its consumers")
         assert "so messages would go round: stop the other 'migrate run'" in refused(migrated, "rollback")
-    eventually(lambda: not shown(migrated), 30, what="the broker shows them no more")
+    eventually(lambda: not shown(migrated), what="the broker shows them no more")
     with running(migrated, start(migrated, "rollback")):
         eventually(lambda: depths(migrated, migrated.target, SHOVELLED) == {0}, 60, what="all is back")
     for each in ("orders", "quorum"):
@@ -195,12 +195,12 @@ def test_between_releases_with_the_least_permissions(
         with running(migrated, start(migrated)):
             eventually(lambda: has_moved(migrated, 50), what="what waits has moved")
             assert take(target.uri(migrated.vhost), FOLLOWED, 10) == numbered(10)
-            eventually(lambda: shown(migrated), 30, what="the broker shows its consumers")
+            eventually(lambda: shown(migrated), what="the broker shows its consumers")
             assert "so messages would go round" in refused(migrated, "rollback"), "its own user sees them"
         for node, write, read in ((target, "^$", queues), (source, r"^amq\.default$", "^$")):
             looked_for = queues if node is not broker else "^$"
             node.admin.permissions(migrated.vhost, user, configure=looked_for, write=write, read=read)
-        eventually(lambda: not shown(migrated), 30, what="the broker shows them no more")
+        eventually(lambda: not shown(migrated), what="the broker shows them no more")
         with running(migrated, start(migrated, "rollback")):
             eventually(lambda: has_moved(migrated, 50, back=True), 60, what="all is back")
         assert "unexpected" not in output(migrated)

@@ -15,7 +15,7 @@ from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 VHOST: Final = "shop"
-IN_STEP_WITHIN: Final = 60.0
+IN_STEP_WITHIN: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
