@@ -202,7 +202,7 @@ class LinkRunner:
 
     @property
     def _refused_for(self) -> float:
-        """Seconds that the oldest message refused by the downstream has waited; 0 if there is none."""
+        """Seconds that the oldest message refused by the destination has waited; 0 if there is none."""
         oldest = self._flow.oldest_refused if self._flow else None
         return 0.0 if oldest is None else self._loop.time() - oldest
 

@@ -322,8 +322,7 @@ class PublishTracker:
             )
         if refused:
             oldest = f", the oldest {where}" if (where := self.refused.where) else ""
-            why = "basic.nack: is a queue there full?"
-            troubles.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
+            troubles.append(f"{refused} refused by the destination (is a queue there full?) and tried again{oldest}")
         return "; ".join(filter(None, troubles))
 
     @property

@@ -59,7 +59,7 @@ def test_of_an_exchange_link_what_is_refused_waits_and_the_rest_flows(
     there.publish(numbered(500), "ok.a")
     assert here.take(500) == numbered(500)
     oldest = f"the oldest to exchange '{X}' with key 'full.a'"
-    shows(agent, f"50 refused by the downstream (basic.nack: is a queue there full?) and tried again, {oldest}")
+    shows(agent, f"50 refused by the destination (is a queue there full?) and tried again, {oldest}")
     assert (only(agent)["status"], only(agent)["redelivered"]) == ("running", 0)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     # The limit may go in the middle of an attempt, of which the rest then comes first.
@@ -115,7 +115,7 @@ def test_where_all_is_refused_the_link_waits(agent_of: AgentOf, here: Site, ther
     agent.wait_for("running", link(here))
     there.publish(numbered(20), "full.a")
     agent.wait_for("stalled", link(here))
-    shows(agent, "20 refused by the downstream")
+    shows(agent, "20 refused by the destination")
     waited = only(agent)["oldest_unconfirmed_seconds"]
     assert waited >= 2, "it counts from when a message was refused first, not tried last"
     assert not has_queue(there)
@@ -136,7 +136,7 @@ def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent.wait_for("running", queue_links.queue(here))
     with queue_links.User(here, prefetch=1, pause=0.01) as user:
         there.publish(numbered(100), queue_links.Q, exchange="")
-        shows(agent, "refused by the downstream")
+        shows(agent, "refused by the destination")
         assert set(user.wait(100, 60)) == set(numbered(100))
     assert (only(agent)["redelivered"], has_queue(there)) == (0, False)
     assert agent.terminate() == 0
@@ -154,7 +154,7 @@ def roomy(second_broker: Node, site_on: SiteOn) -> Site:
 def refused(here: Site, there: Site, agent: Agent, count: int) -> None:
     """So many messages that are more than can be kept: most of them were tried, and wait at their source."""
     there.publish((f"{at} {BULKY}" for at in range(count)), "full.a")
-    shows(agent, f"{count} refused by the downstream")
+    shows(agent, f"{count} refused by the destination")
 
 
 @pytest.mark.parametrize("kind", [thorough("classic"), "quorum"])
@@ -230,7 +230,7 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
     here.queue(name="dest")
     fill(here, "dest")
     agent = running(agent_of(here.node), here, shovel(there, here, **after))
-    shows(agent, "20 refused by the downstream")
+    shows(agent, "20 refused by the destination")
     here.node.admin.delete("policies", here.vhost, "limit dest")
     assert sorted(here.take(21, queue="dest", deadline=30)) == sorted(["first", *numbered(20)])
     if after:
@@ -249,7 +249,7 @@ def test_a_shovel_that_moves_what_is_there_ends_once_all_of_it_got_through(
     here.queue(name="dest")
     fill(here, "dest")
     agent = running(agent_of(here.node), here, shovel(there, here, src_delete_after="queue-length"))
-    shows(agent, "250 refused by the downstream")
+    shows(agent, "250 refused by the destination")
     eventually(lambda: only(agent)["redelivered"] > 0, what="what has no room comes again")
     here.node.admin.delete("policies", here.vhost, "limit dest")
     agent.wait_for("terminated", (here.vhost, "drain", ""), deadline=60)

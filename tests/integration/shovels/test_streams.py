@@ -253,7 +253,7 @@ def test_what_the_destination_refuses_is_copied_later(agent_of: AgentOf, here: S
     here.node.admin.queue(here.vhost, "dest", arguments=full)
     there.publish(numbered(1_000), "src", exchange="")
     agent = running(agent_of(here.node), here, copying(there, here))
-    eventually(lambda: "refused by the downstream" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
+    eventually(lambda: "refused by the destination" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
     came: list[str] = []
     while len(set(came)) < 1_000:
         found = here.take(100, queue="dest", deadline=20)
@@ -279,7 +279,7 @@ def test_what_is_refused_and_too_large_to_keep_is_not_read_again_forever(
         there.publish([body], "full", exchange="x")
         there.publish([body], "free", exchange="x")
     agent = running(agent_of(here.node), here, copying(there, here, dest_exchange="x"))
-    eventually(lambda: "refused by the downstream" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
+    eventually(lambda: "refused by the destination" in (ask(agent, "/api/links")[0]["error"] or ""), LATE)
     before = 0
     while before != (count := agent.history(here.vhost, SHOVEL, "").count("backoff")) or not count:
         assert count < 6, "200 messages are read ahead, then 50, 12, 3, 1"

@@ -219,10 +219,10 @@ def test_a_link_that_is_further_behind_than_its_upstream_allows(
     assert (metric(agent, "federation_agent_backlog_messages") or 0) >= 3
     described = federation_agent("describe", behind["id"], "--url", f"http://127.0.0.1:{agent.port}")
     assert "lag_critical                3 messages" in described.out, described.out
-    assert re.search(r"Do:      Look first at what holds the links up: \d refused by the downstream", described.out)
+    assert re.search(r"Do:      Look first at what holds the links up: \d refused by the destination", described.out)
     shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}")
     assert (shown.status, "(downstream): further behind than lag-critical" in shown.out) == (1, True)
-    assert "refused by the downstream (basic.nack" in shown.out
+    assert "refused by the destination (is a queue" in shown.out
     agent.write({here.vhost: federated(there, **{"lag-critical": "1h"})})
     link_when(agent, "that may be behind", lambda link: link["lag_critical"] == {"seconds": 3600, "messages": None})
     assert get(agent, "/api/causes")["level"] == "fine"

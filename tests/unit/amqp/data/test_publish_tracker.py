@@ -380,7 +380,7 @@ async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits
         "3 messages can't be published downstream: 2 larger than it takes (up to 5000 bytes, where 1000 fit), "
         "1 with properties that can't be read"
     )
-    refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again, the oldest "
+    refused = "; 1 refused by the destination (is a queue there full?) and tried again, the oldest "
     refused += f"to exchange {TO_EXCHANGE.exchange!r} with key 'key'"
     assert link.target.trouble == report + refused
     link.clock.pass_by(LONGEST)

@@ -113,7 +113,7 @@ async def test_it_is_published_again_with_growing_pauses_and_never_given_back() 
     expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, LONGEST, LONGEST, LONGEST]
     assert waited == pytest.approx(expected, abs=0.5)
     assert [method.name for method in scene.link.settled()] == ["Basic.Ack"], "what follows"
-    assert re.match("1 refused by the downstream", scene.link.target.trouble)
+    assert re.match("1 refused by the destination", scene.link.target.trouble)
     await scene.wait(LONGEST + SHORTEST)
     await scene.answer(scene.numbers, taken=True)
     assert [dict(method)["delivery_tag"] for method in scene.link.settled()] == [1]

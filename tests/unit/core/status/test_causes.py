@@ -232,7 +232,7 @@ def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -
 
 
 def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> None:
-    why = "150 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    why = "150 refused by the destination (is a queue there full?) and tried again"
     behind = replace(link(1, Status.RUNNING, None, why), behind_since=NOW, is_refused=True)
     [cause] = causes_of([behind], downstream="dc2")
     assert (cause.side, cause.broker, cause.error) == ("downstream", "dc2", why)
