@@ -39,6 +39,7 @@ _METHODS: Final = {
     "exchange": (methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK),
 }
 
+_DIFFERS = "PRECONDITION_FAILED - inequivalent arg "  # behind it comes which, and then names
 _AT_ONCE = 256  # a refusal closes its channel, so each request has its own
 _SPARES = 8
 
@@ -178,11 +179,11 @@ async def why_not_emptied(connection: Connection, queue: str) -> str:
     in which `is_replicated` doesn't know."""
     for durable in (True, False):
         text = str(await _refuse_type(connection, queue, durable=durable))
-        if "inequivalent arg 'auto_delete'" in text:
+        if text.startswith(f"{_DIFFERS}'auto_delete'"):
             return "is an auto-delete queue: it is deleted with its last consumer, and what stays in it"
         if text.endswith("but current is 'stream'"):
             return "is a stream, of which nothing is ever taken away: copy it by a shovel with x-stream-offset"
-        if "inequivalent arg 'durable'" not in text:
+        if not text.startswith(f"{_DIFFERS}'durable'"):
             break
     return ""
 

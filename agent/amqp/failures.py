@@ -13,7 +13,7 @@ from ssl import SSLError
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms
-from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, BACKEND_FAILED, NOT_FOUND, user_of
+from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, backend_failed, user_of
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
@@ -39,7 +39,8 @@ _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
 _NO_VHOST = "NOT_ALLOWED - vhost "
 _NO_ACCESS = "NOT_ALLOWED - access to vhost "
-_LIMIT = re.compile(r"limit \(\d+\) is reached")
+_LIMIT = re.compile(r"limit \(\d+\) is reached$")
+_ONLY_LOCAL = "can only connect via localhost"
 
 
 class NoAccessError(PermanentError):
@@ -109,16 +110,16 @@ def _stranger(begin: bytes) -> str:
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
     """The error for a refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
-    said = text.replace(f"'{vhost}'", "", 1).replace(f"'{user}'", "", 1)  # a name may read like a reason
+    said = text.replace(f"'{vhost}'", "''", 1).replace(f"'{user}'", "''", 1)  # a name may read like a reason
     about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
     if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
         return PermanentError(
             f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
         )
-    if _LIMIT.search(said):
+    if _LIMIT.search(said.rpartition("'")[2]):  # behind a certificate's name, too
         return TransientError(f"{where}: a limit on connections is reached: {text}")
     refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
-    if code == ACCESS_REFUSED and "only connect via localhost" in said:
+    if code == ACCESS_REFUSED and said.endswith(_ONLY_LOCAL):
         return PermanentError(
             f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
         )
@@ -132,7 +133,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
         return PermanentError(
             f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
         )
-    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and BACKEND_FAILED not in said:
+    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and not backend_failed(said):
         who = user_of(text) or user  # a certificate's isn't that of the URI
         return NoAccessError(
             f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import agent
@@ -78,13 +78,17 @@ def test_the_name_of_an_object_decides_nothing(name: str, side: Side) -> None:
 
 
 @given(NAMES)
+@example("connection limit (5) is reached")
 def test_nor_does_that_of_a_vhost_or_a_user(name: str) -> None:
-    def opening(code: int, text: str) -> FailureKind:
-        terms = Terms("upstream x h:5672", name, name, Secret(""), (Mechanism.PLAIN,), 10)
-        return opening_failed(ConnectionClosedError(code, text), terms, Mechanism.PLAIN, None).failure.kind
+    def opening(code: int, text: str, user: str = name, mechanism: Mechanism = Mechanism.PLAIN) -> FailureKind:
+        terms = Terms("upstream x h:5672", name, user, Secret(""), (mechanism,), 10)
+        return opening_failed(ConnectionClosedError(code, text), terms, mechanism, None).failure.kind
 
     assert opening(530, f"NOT_ALLOWED - vhost {name} not found") is FailureKind.NO_VHOST
     assert opening(530, f"NOT_ALLOWED - access to vhost '{name}' refused for user '{name}'") is FailureKind.PERMISSION
+    certified = name.replace("'", "")
+    of_certificate = f"NOT_ALLOWED - access to vhost '{name}' refused for user 'CN={certified}'"
+    assert opening(530, of_certificate, "guest", Mechanism.EXTERNAL) is FailureKind.PERMISSION
     assert opening(403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN") is FailureKind.LOGIN
 
 

@@ -16,8 +16,8 @@ from agent.errors import Failure, FailureKind
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
 RESOURCE_ERROR: Final = 506
-_OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
-_TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
+_OBJECT: Final = re.compile(r"(ACCESS_REFUSED - )access to (exchange|queue) '(.{0,255}?)' in vhost ")
+_TOPIC: Final = re.compile(r"(ACCESS_REFUSED - )access to topic '")
 _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")
 BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
 _DENIED: Final = re.compile(r"ACCESS_REFUSED - (?:(configure|write|read) )?access to (exchange|queue|topic) '")
@@ -74,17 +74,22 @@ def user_of(text: str) -> str:
     return who.partition(_BEFORE_BACKEND)[0].removesuffix("'") if is_named else ""
 
 
+def backend_failed(text: str) -> bool:
+    """True if a refusal says that it couldn't be found out whether the user has the permission."""
+    return BACKEND_FAILED in text.rpartition(_BEFORE_USER)[2].partition(_BEFORE_BACKEND)[2]
+
+
 def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:
     """The broker's refusal of the method `ids`, with the permission that is missing, if that is certain; `values` are
     those of the request."""
-    found = _OBJECT.search(text)
+    found = _OBJECT.match(text)
     if found is not None:
-        permission = _permission(ids, found[1], found[2], values)
-    elif (found := _TOPIC.search(text)) is not None:
+        permission = _permission(ids, found[2], found[3], values)
+    elif (found := _TOPIC.match(text)) is not None:
         permission = _OF_TOPIC.get(ids, "")
     else:
         return text
-    return f"{text[: found.start()]}{permission} {text[found.start() :]}" if permission else text
+    return f"{found[1]}{permission} {text[found.end(1) :]}" if permission else text
 
 
 def refuses_topic(text: str, values: Mapping[str, Any]) -> bool:

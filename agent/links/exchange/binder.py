@@ -20,6 +20,7 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeE
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules.bindings import GroupedBinding
 from agent.core.status.advice import ALLOW_KEY, topic_advice
+from agent.errors import Failure
 
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
@@ -41,6 +42,7 @@ class LeftOut:
     why: str
     is_refused: bool = False
     advice: str = ""  # where topic permissions refuse it, which may refuse all keys alike
+    failure: Failure | None = None  # the facts of that
 
 
 class Binder:
@@ -166,7 +168,8 @@ class Binder:
             return LeftOut(group, why, is_refused=True)
         user = error.failure.user  # a certificate's isn't known where the refusal of a long key doesn't name it
         advice = topic_advice(self._source, user, self._connection.vhost) if user else ALLOW_KEY
-        return LeftOut(group, f"{why}. {advice} Then restart the link.", is_refused=True, advice=advice)
+        why = f"{why}. {advice} Then restart the link."
+        return LeftOut(group, why, is_refused=True, advice=advice, failure=error.failure)
 
 
 def _is_full(left_out: Collection[LeftOut]) -> bool:

@@ -158,10 +158,10 @@ class Builder:
         self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
-        advice = next((each.advice for each in self.built.left_out if each.advice), "")
-        if advice and not self.built.bound and not self._steps:  # what served before goes on until it is replaced
-            name = self._link.remote_name
-            raise PermanentError(f"{self._up.where}: topic permissions allow no routing key of {name!r}. {advice}")
+        denied = next((each for each in self.built.left_out if each.advice), None)
+        if denied is not None and not self.built.bound and not self._steps:  # what served before goes on until then
+            why = f"topic permissions allow no routing key of {self._link.remote_name!r}. {denied.advice}"
+            raise PermanentError(f"{self._up.where}: {why}", facts=denied.failure)
 
     async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
         """Delete the internal exchange that served before. Only the agent that holds the queue may do that, and `still`

@@ -96,6 +96,9 @@ def test_keys_that_topic_permissions_refuse_are_left_out_and_named(
         link = here.vhost, X, "origin"
         agent.wait_for("invalid", link)  # one that carries nothing must not look well
         assert f"topic permissions allow no routing key of '{X}'. Run `rabbitmqctl set_topic_permissions" in note()
+        [failed] = [each["failure"] for each in get(agent, "/api/links")]
+        facts = {"kind": "permission missing", "user": user, "object": X, "object_type": "topic", "permission": "read"}
+        assert facts.items() <= failed.items(), failed
         agent.kill()
         allow("^ok")
         agent.start()

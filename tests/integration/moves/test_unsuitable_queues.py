@@ -31,6 +31,14 @@ def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(at: Site, option
     waits(at, 3)
 
 
+def test_a_queue_whose_name_reads_like_a_refusal_is_moved(at: Site, moves: Moves) -> None:
+    name = "inequivalent arg 'auto_delete'"
+    queue(at, name)
+    queue(at, NEW)
+    fill(at, 3, name)
+    assert moves.run(at.uri, "--to-queue", NEW, queue=name)["moved"] == 3
+
+
 @pytest.mark.parametrize("options", [["--dry-run"], []])
 def test_a_stream_is_refused(at: Site, options: list[str], moves: Moves) -> None:
     queue(at, kind="stream")

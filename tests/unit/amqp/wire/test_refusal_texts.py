@@ -59,6 +59,13 @@ def test_a_refused_key(action: str, key: str) -> None:
     assert not refuses_topic(f"{refused}, backend rabbit_auth_backend_ldap returned an error: timeout", values)
 
 
+def test_a_key_that_reads_like_another_refusal() -> None:
+    key = "access to exchange 'x' in vhost "
+    text = f"ACCESS_REFUSED - access to topic '{key}' in exchange 'x' in vhost 'v' refused for user 'u'"
+    expected = text.replace("access to topic", "write access to topic")
+    assert with_permission(text, methods.BASIC_PUBLISH.ids, {"exchange": "x", "routing_key": key}) == expected
+
+
 def test_a_refused_exchange_is_no_refused_key() -> None:
     assert not refuses_topic(REFUSED.format("exchange 'access to topic 'k''"), {"routing_key": "k"})
 
