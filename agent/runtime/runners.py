@@ -35,7 +35,7 @@ REOPEN_EVERY: Final = 0.05
 GIVE_UP_AFTER: Final = 2.0
 GIVE_UP_AGAIN: Final = 10.0
 LEASES: Final = "share links with other agents"
-FENCE: Final = "end links that others may run"
+END_LINKS: Final = "end links that others may run"
 _NO_CONNECTION: Final = frozenset({"unreachable", "lost", "heartbeat"})
 NO_LEASE: Final = "waits until it is known which agent of the group runs it"
 NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: see the agent's problems"
@@ -169,7 +169,7 @@ class Runners:
             self.is_leasing = True
             self._replica.prefers_quorum = prefers_quorum
             self._lease_tasks.keep(LEASES, self._replica.run)
-            self._lease_tasks.keep(FENCE, self._replica.keep_fence)
+            self._lease_tasks.keep(END_LINKS, self._replica.keep_deadline)
 
     def renew(self, former: Sequence[AmqpUri], now: Sequence[AmqpUri]) -> None:
         """Use the other passwords of the downstream."""

@@ -22,7 +22,7 @@ from agent.links.exchange.builder import Builder
 from agent.links.exchange.link import ExchangeSession
 from agent.links.exchange.upstream_objects import Canary
 from agent.links.queue.link import QueueSession
-from agent.runtime.replicas.fence import Fence
+from agent.runtime.replicas.lease_deadline import LeaseDeadline
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.runner import LinkRunner
 from agent.runtime.session_runner import SessionRunner
@@ -67,10 +67,10 @@ def acknowledge_twice() -> None:
 def permit() -> None:
     """An agent that lost its lease without noticing writes on."""
 
-    def unfenced(self: Fence, lease: LeaseChannel | None) -> None:
+    def forever(self: LeaseDeadline, lease: LeaseChannel | None) -> None:
         self._permit.until = math.inf
 
-    _put(Fence, "move", unfenced)
+    _put(LeaseDeadline, "move", forever)
 
 
 def token() -> None:

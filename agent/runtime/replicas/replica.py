@@ -26,7 +26,7 @@ from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, Held, Token, read_token, slot_of
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import AgentError, BrokerError, Failure, Side
-from agent.runtime.replicas.fence import TICK, Fence, no_lease
+from agent.runtime.replicas.lease_deadline import TICK, LeaseDeadline, no_lease
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
 from agent.tasks import GuardedTasks
 
@@ -113,7 +113,7 @@ class Replica:
         self._name = self._group = ""
         self.prefers_quorum = False  # for leases that outlive a node of the downstream
         self._sharing = Sharing(self._id)
-        self._fence = Fence(permit, self._sharing)
+        self._deadline = LeaseDeadline(permit, self._sharing)
         self._are_links_known = asyncio.Event()
         self._lease: LeaseChannel | None = None
         self._connections: tuple[Connection, ...] = ()
@@ -159,7 +159,7 @@ class Replica:
     @property
     def has_peers(self) -> bool:
         """True if there are other agents in the group, or were a moment ago."""
-        return bool(self._fence.had_peers_at)
+        return bool(self._deadline.had_peers_at)
 
     def holds(self, slot: int) -> bool:
         return slot in self._sharing.held
@@ -237,15 +237,15 @@ class Replica:
             attempt = 1 if self._loop.time() - began > STEADY else attempt + 1
             await asyncio.sleep(REFUSED_FOR if is_settled else delay(attempt, LONGEST_PAUSE, 0.5))
 
-    async def keep_fence(self) -> None:
-        """Keep the fence until cancelled, beside `run`, and also while that has failed: without a lease nothing else
+    async def keep_deadline(self) -> None:
+        """Keep the deadline until cancelled, beside `run`, and also while that has failed: without a lease nothing else
         does it."""
         while True:
             await asyncio.sleep(TICK)
             if self._sharing.leased_at is None:
-                if self._fence.has_ended:
+                if self._deadline.has_ended:
                     self._end_links()
-                self._fence.move(None)
+                self._deadline.move(None)
 
     async def _connect(self, name: str, within: float) -> Connection:
         return await connect_any([_timed(uri) for uri in self._uris()], where=WHERE, name=name, within=within)
@@ -262,17 +262,17 @@ class Replica:
             lacking = await lease.subscribe(prefers_quorum=self.prefers_quorum)
             if self._lease is not lease:  # the group or the broker is another by now
                 return
-            if self._fence.is_severed:  # so soon that links haven't been placed without a lease yet
+            if self._deadline.is_severed:  # so soon that links haven't been placed without a lease yet
                 self._runs.share(at_once=True)
             self._sharing.begin(self._loop.time())
-            self._fence.is_severed, self._logged = False, ""
-            self._fence.move(lease)
+            self._deadline.is_severed, self._logged = False, ""
+            self._deadline.move(lease)
             self._report(asks=True)
             for slot in lacking:
                 lease.put_token(slot, Token().encode())
             await self._watch(lease)
         finally:
-            if self._fence.has_ended:
+            if self._deadline.has_ended:
                 self._end_links()
             self._lose()
 
@@ -285,7 +285,7 @@ class Replica:
                 self._tick(lease)
 
     def _has(self, lease: LeaseChannel) -> bool:
-        return self._lease is lease and not self._fence.has_ended
+        return self._lease is lease and not self._deadline.has_ended
 
     def _fail(self, error: AgentError) -> None:
         text = str(error)
@@ -311,12 +311,12 @@ class Replica:
 
     def _go_on_without(self, reason: str, facts: Failure | None = None) -> None:
         """Go on without a lease: links that no other agent runs, as far as is known, run all the same."""
-        if self._fence.has_ended:
+        if self._deadline.has_ended:
             self._end_links()
         self._sharing.failure = reason
         self._sharing.facts = None if facts is None else replace(facts, side=Side.DOWNSTREAM, is_permanent=False)
-        self._fence.is_severed = False
-        self._fence.move(None)
+        self._deadline.is_severed = False
+        self._deadline.move(None)
         self._runs.share()
 
     def _lose(self, why: BrokerError | None = None) -> None:
@@ -331,8 +331,8 @@ class Replica:
         was_leased = self._sharing.leased_at is not None
         may_run_elsewhere = self._sharing.lose() and not self._is_stopping
         if was_leased:  # otherwise it is as it was when the lease before this one was lost
-            self._fence.is_severed = may_run_elsewhere
-        self._fence.move(None)
+            self._deadline.is_severed = may_run_elsewhere
+        self._deadline.move(None)
         if may_run_elsewhere:
             log.warning("the lease of links is lost: other agents of the group may run them now")
             self._runs.sever(why or no_lease("lost", EndOfStreamError()))
@@ -344,12 +344,12 @@ class Replica:
     def _end_links(self) -> BrokerError:
         """End the links: the agent was stopped, or cut off from the broker, for so long that others may run them.
         Returns the error that they end with."""
-        why = self._fence.why_ended()
+        why = self._deadline.why_ended()
         if self._sharing.leased_at is not None:
             self._lose(why)
-        if not self._fence.is_severed:
+        if not self._deadline.is_severed:
             log.warning("other agents of the group may have taken the links", reason=str(why))
-            self._fence.move(None)
+            self._deadline.move(None)
             self._runs.sever(why)
         return why
 
@@ -368,7 +368,7 @@ class Replica:
         lease.beat()
         if self._sharing.listen(may_publish=lease.may_publish, now=now):
             self._report(asks=True)
-        self._fence.move(lease)
+        self._deadline.move(lease)
         self._note_peers(now)
         if self._sharing.forget_kept(now):
             self._runs.share()
@@ -388,9 +388,9 @@ class Replica:
 
     def _note_peers(self, now: float) -> None:
         if not self._sharing.is_alone:
-            self._fence.had_peers_at = now
-        elif self._fence.had_peers_at and now - self._fence.had_peers_at > ALONE_FOR:
-            self._fence.had_peers_at = 0.0
+            self._deadline.had_peers_at = now
+        elif self._deadline.had_peers_at and now - self._deadline.had_peers_at > ALONE_FOR:
+            self._deadline.had_peers_at = 0.0
             self._runs.end_sharing()
 
     def _keep_tokens(self, lease: LeaseChannel, now: float) -> None:
@@ -470,9 +470,9 @@ class Replica:
         if report.asks or lacks_links:
             self._answer(asks=lacks_links)
         if was_alone and not self._sharing.is_alone:
-            self._fence.had_peers_at = self._loop.time()
+            self._deadline.had_peers_at = self._loop.time()
             if self._lease is not None and self._sharing.leased_at is not None:
-                self._fence.move(self._lease)  # it may be frozen before the next tick
+                self._deadline.move(self._lease)  # it may be frozen before the next tick
             log.info("links are shared with another agent of the group", agent=report.name, group=self._group)
             self._runs.begin_sharing()
 

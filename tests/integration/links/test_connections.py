@@ -19,7 +19,7 @@ from agent.links.brokers import Brokers, Connections
 from agent.links.ends import End, reachable
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
-from agent.runtime.replicas.fence import no_lease
+from agent.runtime.replicas.lease_deadline import no_lease
 from agent.tasks import UnexpectedErrors
 from tests.lab.node import Node
 
@@ -102,7 +102,7 @@ class Openers(Quarantines):
         return super().capture(place, target, lane)
 
 
-async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(broker: Node) -> None:
+async def test_what_a_link_opens_on_its_way_ends_as_the_rest(broker: Node) -> None:
     """An agent that was frozen deletes no queue of a link that runs elsewhere, nor sets its messages aside."""
     shared, at = brokers(), end("source", broker)
     (uri,) = at.uris

@@ -17,7 +17,7 @@ from agent.core.replicas.sharing import LEASE
 from agent.core.replicas.slots import slot_of
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import BrokerError
-from agent.runtime.replicas.fence import SURELY_KEPT
+from agent.runtime.replicas.lease_deadline import SURELY_KEPT
 from agent.runtime.replicas.replica import NO_ACCESS_FOR, GroupLinks, Replica
 from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.simulation.loop import SimulatedLoop, run
@@ -65,7 +65,7 @@ class Agent:
         self.replica.join("group", name)
         self.replica.follow(())
         tasks.keep("share links", self.replica.run)
-        tasks.keep("fence links", self.replica.keep_fence)
+        tasks.keep("end links", self.replica.keep_deadline)
 
     @property
     def may_run_for(self) -> float:
@@ -81,7 +81,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_links_are_fenced_as_soon_as_another_agent_is_heard_of() -> None:
+def test_links_are_given_up_as_soon_as_another_agent_is_heard_of() -> None:
     """This one may be frozen at any moment, and others take its links over then."""
 
     async def live(models: Models) -> None:
@@ -134,7 +134,7 @@ def test_a_state_that_is_stored_already_is_not_written_again() -> None:
     among_models(live)
 
 
-def test_one_that_had_company_and_lost_its_lease_is_fenced_until_it_is_known_what_runs_here() -> None:
+def test_one_that_had_company_and_lost_its_lease_runs_none_until_it_is_known_what_runs_here() -> None:
     async def live(models: Models) -> None:
         broker = models.broker()
         first, second = Agent("first"), Agent("second")

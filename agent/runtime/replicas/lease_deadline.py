@@ -1,5 +1,5 @@
-"""The fence: until when this agent may run links, so that one that was stopped or cut off doesn't forward beside its
-successor."""
+"""The deadline of the lease: until when this agent may run links, so that one that was stopped or cut off doesn't
+forward beside its successor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def no_lease(why: str, cause: BrokerError) -> TransientError:
     return error
 
 
-class Fence:
+class LeaseDeadline:
     """Extends the permit to run links while nothing speaks against it."""
 
     def __init__(self, permit: Permit, sharing: Sharing) -> None:
