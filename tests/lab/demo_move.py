@@ -95,9 +95,7 @@ def _move(old: Node, new: Node, path: Path, lab: Lab) -> bool:
     with _agent(path, lab):
         shovelled = [queue for queue in QUEUES if queue != FOLLOWED]
         eventually(lambda: all(user_program.depth(at_new, each) == WAITING for each in shovelled), what="they moved")
-        _tell(
-            f"{', '.join(shovelled)}: {WAITING} messages each are at the new broker. {FOLLOWED!r} follows its consumers:"
-        )
+        _tell(f"{' and '.join(shovelled)} are at the new broker. {FOLLOWED} follows its consumers:")
         taken = len(user_program.take(at_new, FOLLOWED, WAITING))
         print(f"a consumer at the new broker took {taken} messages from {FOLLOWED}")
         _tell("May the old broker be switched off?")

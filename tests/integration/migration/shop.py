@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -18,16 +17,16 @@ import aio_pika
 import uvloop
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
-from tests.bench.client import Publisher, opened
+from tests.bench.client import BODY, Connection, Publisher, consume, opened
 from tests.lab.admin import Admin
 
 T = TypeVar("T")
 ROUTED: Final = tuple(f"x{number}" for number in range(27))
 EXCHANGES: Final = (*ROUTED, "dlx", "ae", "spare")
 QUEUES: Final = (
-    *(f"orders.{number}" for number in range(120)),
-    *(f"mirrored.{number}" for number in range(30)),
-    *(f"quorum.{number}" for number in range(20)),
+    *(f"orders.{number}" for number in range(140)),
+    *(f"mirrored.{number}" for number in range(20)),
+    *(f"quorum.{number}" for number in range(10)),
     *(f"rpc.{number}" for number in range(28)),
     "dead",
     "unrouted",
@@ -88,7 +87,7 @@ class ShopAccount:
     confirmed: set[str] = field(default_factory=set)
     taken: Counter[str] = field(default_factory=Counter)
     came: dict[str, list[str]] = field(default_factory=dict)
-    """At the target, by queue, in order."""
+    """At the target, by the queue that they were published for, in order."""
 
     @property
     def missing(self) -> list[str]:
@@ -110,6 +109,7 @@ class Shop:
         self._unconfirmed: dict[str, list[tuple[str, str, str]]] = {user: [] for user in users}
         self._at_target = self._ends = False
         self._open: list[AbstractConnection] = []
+        self._open_cheaply: list[Connection] = []
         self._publishing: list[Future[None]] = []
         self._lives: Future[asyncio.AbstractEventLoop] = Future()
         self._over = asyncio.Event()
@@ -162,10 +162,18 @@ class Shop:
             each.result()
 
     def consume_at_source(self, queues: Sequence[str]) -> AbstractConnection:
-        return self.do(self._consume(self._source(self._users[-1]), queues, self._took_at_source))
+        return self.do(self._consume(queues))
 
-    def consume_at_target(self, queues: Sequence[str]) -> AbstractConnection:
-        return self.do(self._consume(self._target, queues, self._took_at_target, no_ack=True))
+    def consume_at_target(self, queues: Sequence[str]) -> None:
+        """Until it ends."""
+        self.do(self._consume_at_target(queues), 240)
+
+    async def _consume_at_target(self, queues: Sequence[str]) -> None:
+        """As cheaply as it can be, like what waits at first was published."""
+        for name in queues:
+            connection = await opened(self._target)
+            self._open_cheaply.append(connection)
+            await consume(connection, name, self._took_at_target)
 
     def hold(self, queue: str, number: int) -> AbstractConnection:
         """Takes so many at the source, and says nothing."""
@@ -179,6 +187,8 @@ class Shop:
         for each in self._open:
             with suppress(Exception):
                 self.leave(each)
+        for cheap in self._open_cheaply:
+            self._loop.call_soon_threadsafe(cheap.close)
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(30)
 
@@ -221,19 +231,16 @@ class Shop:
         await to.publish(aio_pika.Message(body.encode(), delivery_mode=2), key, mandatory=True)
         self.account.confirmed.add(body)
 
-    async def _consume(
-        self, uri: str, queues: Sequence[str], took: Callable[..., Any], *, no_ack: bool = False
-    ) -> AbstractConnection:
-        connection = await aio_pika.connect(uri)
+    async def _consume(self, queues: Sequence[str]) -> AbstractConnection:
+        connection = await aio_pika.connect(self._source(self._users[-1]))
         self._open.append(connection)
         channel = await connection.channel()
         await channel.set_qos(20)
         for name in queues:
-            queue = await channel.get_queue(name, ensure=False)
-            await queue.consume(partial(took, name), no_ack=no_ack)
+            await (await channel.get_queue(name, ensure=False)).consume(self._took_at_source)
         return connection
 
-    async def _took_at_source(self, _: str, message: AbstractIncomingMessage) -> None:
+    async def _took_at_source(self, message: AbstractIncomingMessage) -> None:
         body = message.body.decode()
         await asyncio.sleep(0.02)
         if int(body[-6:]) % REJECTED == 0:
@@ -242,10 +249,11 @@ class Shop:
             await message.ack()
             self.account.taken[body] += 1
 
-    async def _took_at_target(self, queue: str, message: AbstractIncomingMessage) -> None:
-        body = message.body.decode()
-        self.account.taken[body] += 1
-        self.account.came.setdefault(queue, []).append(body)
+    def _took_at_target(self, kind: int, payload: bytes) -> None:
+        if kind == BODY:
+            body = payload.decode()
+            self.account.taken[body] += 1
+            self.account.came.setdefault(body.partition(":")[0], []).append(body)
 
     async def _hold(self, queue: str, number: int) -> AbstractConnection:
         connection = await aio_pika.connect(self._source(self._users[-1]))

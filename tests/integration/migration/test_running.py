@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -207,3 +208,25 @@ def test_between_releases_with_the_least_permissions(
     finally:
         for node in (source, target):
             node.admin.delete("users", user)
+
+
+@pytest.mark.thorough
+def test_two_with_one_file_share_the_queues_and_one_is_killed(migrated: MigrationScene) -> None:
+    """On two hosts, begun at once. Each queue keeps its order."""
+    names, bodies = [f"q{number}" for number in range(8)], numbered(3_000)
+    for each in names:
+        migrated.source.admin.queue(migrated.vhost, each)
+    migrated.write()
+    migrated.run("copy")
+    outputs = [migrated.directory / name for name in ("out", "other")]
+    killed, other = (migrated.start("run", *listen(migrated), output=each) for each in outputs)
+    with running(migrated, other), ThreadPoolExecutor(1) as thread:
+        eventually(lambda: all("links are shared" in each.read_text() for each in outputs), what="both know it")
+        filling = thread.submit(fill, migrated, names, bodies)
+        eventually(lambda: depth(migrated.target.uri(migrated.vhost), names[2]) > 0, what="messages move")
+        killed.send_signal(signal.SIGKILL)
+        filling.result()
+        eventually(lambda: depths(migrated, migrated.source, names) == {0}, 60, what="the other moves all")
+    for each in names:
+        found = take(migrated.target.uri(migrated.vhost), each, len(bodies))
+        assert list(dict.fromkeys(found)) == bodies, "what was in flight at the kill may come twice"
