@@ -23,7 +23,7 @@ from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.waiting import eventually
 
-pytestmark = [pytest.mark.versions, pytest.mark.thorough, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.versions, pytest.mark.thorough, pytest.mark.timeout(900)]
 log = logging.getLogger(__name__)
 
 MOVER: Final = "mover"
@@ -35,6 +35,7 @@ AT_SOURCE: Final = (*(f"orders.{number}" for number in range(10, 18)), "mirrored
 SELECTED: Final = {"queues": {r"^rpc\.": "queue-link", r"^(?!rpc\.)": {"how": "shovel", "convert": "quorum"}}}
 BACK: Final = {"queues": {r"^(mirrored|quorum)": {"how": "shovel", "convert": "quorum"}}}
 APART: Final = 10
+POLL: Final = 0.5  # seconds: to list 200 queues costs the brokers much
 MOST_IN_FLIGHT: Final = 16_000  # of a link
 
 
@@ -54,6 +55,7 @@ class WholeMove:
     """By queue, all that was unacknowledged at a kill: as much may come twice."""
 
     def figures(self, node: Node) -> dict[str, tuple[int, int]]:
+        time.sleep(POLL)
         found = node.admin.get("queues", self.scene.vhost, query="columns=name,messages,messages_unacknowledged")
         return {each["name"]: (each.get("messages", 0), each.get("messages_unacknowledged", 0)) for each in found}
 
@@ -231,6 +233,7 @@ def waiting(move: WholeMove, node: Node) -> int:
 
 
 def consumed(move: WholeMove, *nodes: Node) -> list[str]:
+    time.sleep(POLL)
     found = [each for node in nodes for each in node.admin.get("consumers", move.scene.vhost)]
     return [each["consumer_tag"] for each in found if each["consumer_tag"].startswith("federation-agent")]
 
