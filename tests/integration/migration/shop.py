@@ -33,7 +33,7 @@ QUEUES: Final = (
 )
 BEHIND: Final = ("dead", "unrouted")
 """Dead letters, and what no queue took."""
-DEEP: Final = {"orders.0": 20_000, "orders.1": 15_000, "orders.2": 10_000, "mirrored.0": 5_000, "quorum.0": 5_000}
+DEEP: Final = {"orders.0": 25_000, "orders.1": 20_000, "orders.2": 15_000, "mirrored.0": 5_000, "quorum.0": 5_000}
 SHALLOW: Final = 100
 NOWHERE: Final = 40
 """Of so many messages one is for no queue, and goes by the alternate exchange."""

@@ -35,6 +35,7 @@ AT_SOURCE: Final = (*(f"orders.{number}" for number in range(10, 18)), "mirrored
 SELECTED: Final = {"queues": {r"^rpc\.": "queue-link", r"^(?!rpc\.)": {"how": "shovel", "convert": "quorum"}}}
 BACK: Final = {"queues": {r"^(mirrored|quorum)": {"how": "shovel", "convert": "quorum"}}}
 APART: Final = 10
+A_PART: Final = 1_000
 POLL: Final = 0.5  # seconds: to list 200 queues costs the brokers much
 MOST_IN_FLIGHT: Final = 16_000  # of a link
 
@@ -198,10 +199,9 @@ def number_of(scene: MigrationScene, kind: str) -> int:
 
 def run_and_back(move: WholeMove) -> None:
     old, new = move.scene.source, move.scene.target
-    part = sum(DEEP.values()) // 6
     for number in range(3):
         process, before, begun = move.start("run"), move.total(new), time.monotonic()
-        eventually(lambda: move.total(new) > before + part, what="a part has moved")  # noqa: B023
+        eventually(lambda: some_moved(move, before), what="a part has moved")  # noqa: B023
         log.info("run: %d in %.1f s", move.total(new) - before, time.monotonic() - begun)
         move.killed(process, old)
         if not number:
@@ -221,6 +221,11 @@ def run_and_back(move: WholeMove) -> None:
     move.scene.write(**SELECTED)
     eventually(lambda: not consumed(move, old, new), what="brokers show no consumers any more")
     may_write(move, "^$")
+
+
+def some_moved(move: WholeMove, before: int) -> bool:
+    """Also of what the move back takes."""
+    return move.total(move.scene.target) > before + A_PART and waiting(move, move.scene.target) > A_PART
 
 
 def may_write(move: WholeMove, what: str) -> None:
