@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import aio_pika
 import uvloop
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
+from pamqp import commands
 
 from tests.bench.client import BODY, Connection, Publisher, consume, opened
 from tests.lab.admin import Admin
@@ -178,6 +179,16 @@ class Shop:
     def hold(self, queue: str, number: int) -> AbstractConnection:
         """Takes so many at the source, and says nothing."""
         return self.do(self._hold(queue, number))
+
+    def ready_at_source(self, queues: Sequence[str]) -> int:
+        """Without the HTTP API."""
+        return self.do(self._ready_at_source(queues))
+
+    async def _ready_at_source(self, queues: Sequence[str]) -> int:
+        connection = await opened(self._source(self._users[0]))
+        answers = await connection.ask(*(commands.Queue.Declare(queue=name, passive=True) for name in queues))
+        connection.close()
+        return sum(each.message_count or 0 for each in answers if isinstance(each, commands.Queue.DeclareOk))
 
     def leave(self, connection: AbstractConnection) -> None:
         self.do(connection.close())

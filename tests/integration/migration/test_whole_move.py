@@ -280,10 +280,12 @@ def look_at_the_fenced(move: WholeMove, shop: Shop) -> None:
     assert not {verdict for verdict, _ in verdicts(found).values()} & {"moved"}, "fences count later"
     holding = shop.hold(FOLLOWED, 3)
     begun = time.monotonic()
-    eventually(lambda: time.monotonic() > begun + 55, 70, what="the fence counts")
+    eventually(lambda: time.monotonic() > begun + 45, 70, what="the fence counts")
     found = eventually(lambda: with_moved(move.status()), what="queues have moved")
     assert kinds_of(found) == {"moved": len(QUEUES) - 1, "not yet": 1}, found
     assert "wait, 3 unacknowledged by" in verdicts(found)[FOLLOWED][1]
+    assert shop.ready_at_source([name for name in QUEUES if name != FOLLOWED]) == 0
+    assert shop.ready_at_source([FOLLOWED]) > 0
     shop.consume_at_target([FOLLOWED])
     move.kill_a_step("status")
     shop.leave(holding)
