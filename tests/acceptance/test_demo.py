@@ -24,6 +24,7 @@ LAB = re.compile(r"^(?P<lab>/\S*/federation-lab-\S+)/\w+\.yaml:$", re.MULTILINE)
         ("tests.lab.demo", r"[1-9]\d* messages were federated; everything is stopped and removed"),
         ("tests.lab.demo_move", r"at the old broker: 0 messages; at the new one: 500 consumed, 1001 wait"),
     ],
+    ids=["federation", "move"],
 )
 def test_a_demo(program: str, said: str, lab: Lab) -> None:
     ran = subprocess.run(
