@@ -93,7 +93,7 @@ _VERSION, _LEADER, _TIMEOUT = "x-queue-version", "x-queue-leader-locator", "x-co
 
 RULES: Final = (
     ReleaseRule(_POLICY, _REFUSED, "ha-*: RabbitMQ 4.0 has no mirrored queues",
-        "it is copied without; write 'convert: quorum' for the queues that have to survive a node", _HA, _4_0),
+        "it is copied without; 'convert: quorum' is for the queues that have to survive a node", _HA, _4_0),
     ReleaseRule(_POLICY, _REFUSED, "queue-master-locator isn't permitted",
         "it is copied without; queue-leader-locator does the same", ("queue-master-locator",), _4_3),
     ReleaseRule(_POLICY, _IGNORED, f"queue-mode: {_LAZY}", _NONE, ("queue-mode",), _3_12),

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from agent.core.migration.fences import IN_FORCE_AFTER, ClientFence, Permissions
 from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
-from agent.core.rules.names import AGENT_PREFIX
+from agent.core.rules.names import AGENT_PREFIX, LEASE_PREFIX
 from agent.core.text.quantities import counted, listed
 
 Doubts: TypeAlias = tuple[str, ...]
@@ -267,9 +267,9 @@ def unfenced(look: SourceLook, vhost: str) -> Iterator[str]:
 def _left_in(
     vhost: str, looks: tuple[SourceLook, SourceLook], chosen: Collection[ObjectKey], *, is_selected: bool
 ) -> Iterator[str]:
-    """What else keeps messages there."""
+    """What else keeps messages there. Leases, which an agent that moves messages back leaves for 30 days, have none."""
     both = [look.vhosts.get(vhost, SeenVhost()).queues for look in looks]
-    names = sorted({*both[0], *both[1]})
+    names = sorted(name for name in {*both[0], *both[1]} if not name.startswith(LEASE_PREFIX))
     if names and not is_selected:
         yield f"vhost {vhost!r} isn't in the file, and has {counted(len(names), 'queue')}: add it, or delete it"
         return

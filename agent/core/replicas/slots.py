@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from agent.core.links.lifecycle import Pause
-from agent.core.rules.names import AGENT_PREFIX
+from agent.core.rules.names import AGENT_PREFIX, LEASE_PREFIX
 from agent.core.status import acknowledgements
 from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement
 
@@ -43,7 +43,7 @@ def _short(group: str) -> str:
 
 
 def lease_queue(group: str, slot: int) -> str:
-    return f"{AGENT_PREFIX}lease {FORMAT} of {_short(group)}, slot {slot}"
+    return f"{LEASE_PREFIX}{FORMAT} of {_short(group)}, slot {slot}"
 
 
 def lease_exchange(group: str) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 
 AGENT_PREFIX = "federation-agent: "
+LEASE_PREFIX = f"{AGENT_PREFIX}lease "
+"""Of queues by which agents share links: no user's message is ever in them."""
 QUEUE_PREFIX = "federation: "
 STANDBY = f"{AGENT_PREFIX}standby"
 """What the agent defines for its standby: the set, and the policies that federate."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
 import pytest
 
+from tests.integration.conftest import TlsBroker
 from tests.integration.migration.scene import FILE, MigrationScene
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
@@ -152,6 +154,38 @@ def test_an_agent_with_what_is_written_does_the_same(migrated: MigrationScene) -
     assert "wasn't written by 'migrate'" in refused(migrated, "rollback", "--write", "mine.yaml", status=2)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("is_in_uri", [False, True])
+def test_over_tls_at_both_ends(
+    is_in_uri: bool,
+    between: Callable[[Node, Node], MigrationScene],
+    tls_broker: TlsBroker,
+    strict_tls_broker: TlsBroker,
+) -> None:
+    """AMQP and HTTP, one with a client's certificate; by parameters of the addresses, and by `ssl-options`."""
+    migrated = between(tls_broker.node, strict_tls_broker.node)
+    for end, each, shown in (
+        ("source", tls_broker, ""),
+        ("target", strict_tls_broker, strict_tls_broker.show("mover")),
+    ):
+        query = "&".join(filter(None, (each.trust, shown)))
+        options = {"ssl-options": dict(part.split("=") for part in query.split("&"))}
+        asked = query if is_in_uri else ""
+        migrated.document[end] = {"uri": each.amqps(asked), "management": each.https(asked)}
+        migrated.document[end] |= {} if is_in_uri else options
+    make(migrated)
+    fill(migrated, SHOVELLED, numbered(50))
+    fill(migrated, [FOLLOWED], numbered(10))
+    assert migrated.run("copy")["copied"] == {}
+    with running(migrated, start(migrated)):
+        eventually(lambda: has_moved(migrated, 50), what="what waits has moved")
+        assert take(migrated.target.uri(migrated.vhost), FOLLOWED, 10) == numbered(10)
+    found = migrated.run("status", "--apart", "10", status=4)
+    assert {each["verdict"] for each in found["queues"]} == {"empty", "not provable"}, "the stream isn't"
+    written = migrated.ran("run", "--write", WRITTEN)
+    assert written.status == (0 if is_in_uri else 2), written
+
+
 def test_a_move_without_copies_or_within_one_cluster_is_refused(migrated: MigrationScene) -> None:
     migrated.source.admin.queue(migrated.vhost, "orders")
     assert "run 'federation-agent migrate copy' first" in refused(migrated, "run")
@@ -207,3 +241,25 @@ def test_between_releases_with_the_least_permissions(
     finally:
         for node in (source, target):
             node.admin.delete("users", user)
+
+
+@pytest.mark.thorough
+def test_two_with_one_file_share_the_queues_and_one_is_killed(migrated: MigrationScene) -> None:
+    """On two hosts, begun at once. Each queue keeps its order."""
+    names, bodies = [f"q{number}" for number in range(8)], numbered(1_000)
+    for each in names:
+        migrated.source.admin.queue(migrated.vhost, each)
+    migrated.write()
+    migrated.run("copy")
+    outputs = [migrated.directory / name for name in ("out", "other")]
+    killed, other = (migrated.start("run", *listen(migrated), output=each) for each in outputs)
+    with running(migrated, other), ThreadPoolExecutor(1) as thread:
+        eventually(lambda: all("links are shared" in each.read_text() for each in outputs), what="both know it")
+        filling = thread.submit(fill, migrated, names, bodies)
+        eventually(lambda: depth(migrated.target.uri(migrated.vhost), names[2]) > 0, what="messages move")
+        killed.send_signal(signal.SIGKILL)
+        filling.result()
+        eventually(lambda: depths(migrated, migrated.source, names) == {0}, 60, what="the other moves all")
+    for each in names:
+        found = take(migrated.target.uri(migrated.vhost), each, len(bodies))
+        assert list(dict.fromkeys(found)) == bodies, "what was in flight at the kill may come twice"

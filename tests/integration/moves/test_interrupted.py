@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.federation.conftest import SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.moves.scene import NEW, OLD, Moves, added_up, fill, queue
 from tests.lab.node import Node
@@ -26,19 +27,33 @@ IN_FLIGHT = 1_000  # the prefetch that a move begins with
 @pytest.mark.parametrize("count", [5_000, thorough(100_000)])
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
-    count: int, kind: str, here: Site, there: Site, proxy_to: Callable[[Node], Proxy], moves: Moves, tmp_path: Path
+    count: int, kind: str, here: Site, there: Site, proxy_to: Callable[[Node], Proxy], moves: Moves
 ) -> None:
+    signals_and_a_cut(count, kind, (there, here), proxy_to(there.node), moves)
+
+
+@pytest.mark.versions
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_signals_and_a_cut_on_the_newest_release(
+    site_on: SiteOn, broker_on: Callable[..., Node], proxy_to: Callable[[Node], Proxy], moves: Moves
+) -> None:
+    there, here = site_on(broker_on("sid", name="second")), site_on(broker_on("sid"))
+    signals_and_a_cut(100_000, "quorum", (there, here), proxy_to(there.node), moves)
+
+
+def signals_and_a_cut(count: int, kind: str, sites: tuple[Site, Site], proxy: Proxy, moves: Moves) -> None:
     """Ctrl-C, kill -9 and a cut connection, each in the middle, and at last a move that ends."""
+    there, here = sites
     queue(there, kind=kind)
     queue(here, NEW, kind=kind)
     fill(there, count)
-    proxy = proxy_to(there.node)
     through = there.uri.replace(str(there.node.amqp_port), str(proxy.port))
     few = count < 10_000  # then slowly, to be in the middle of it also where this machine has much to do
     slowly = ("--rate", str(count // 10)) if few else ()
     moved = 0
     for number, end in enumerate((signal.SIGINT, signal.SIGKILL, None)):
-        output = tmp_path / f"out{number}"
+        output = moves.directory / f"out{number}"
         process = moves.start(through, "--to", here.uri, "--to-queue", NEW, *slowly, output=output)
         before = depth(here.uri, NEW)
         in_the_middle(here, before + count // 10)

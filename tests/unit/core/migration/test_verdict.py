@@ -21,6 +21,7 @@ from agent.core.migration.verdict import (
     SourceVerdict,
     judge,
 )
+from agent.core.replicas.slots import lease_queue
 
 MOVERS = frozenset({"mover"})
 QUEUE = queue_key("v", "q")
@@ -200,6 +201,12 @@ def test_other_queues_keep_the_cluster(name: str, queue: SeenQueue, reason: str)
     assert len(found.reasons) == 1
     assert reason in found.reasons[0]
     assert not found.can_be_switched_off(is_unfenced_accepted=True)
+
+
+def test_leases_of_a_move_back_keep_nothing() -> None:
+    name = lease_queue("migrate from new: v", 7)
+    assert said(with_queue(EMPTY, **{name: KEPT})).reasons == ()
+    assert said(replace(DONE, vhosts={**DONE.vhosts, "/": SeenVhost({name: KEPT})})).reasons == ()
 
 
 def test_vhosts_that_arent_in_the_file_keep_the_cluster() -> None:
