@@ -37,10 +37,10 @@ def _changes(reports: DataFrame, within: Bounds) -> DataFrame:
         fn.struct(fn.col("start").alias("at"), fn.lit(1).alias("change")),
         fn.struct(fn.col("end").alias("at"), fn.lit(-1).alias("change")),
     )
-    told = cut.select("group", fn.inline(both), "status", fn.struct("agent", "error").alias("said"))
+    changes = cut.select("group", fn.inline(both), "status", fn.struct("agent", "error").alias("said"))
     of = {verdict: fn.col("status") == verdict for verdict in _WORST_FIRST}
     begun = fn.when(fn.col("change") > 0, fn.col("said"))
-    return told.groupBy("group", "at").agg(
+    return changes.groupBy("group", "at").agg(
         *(fn.sum(fn.when(of[verdict], fn.col("change")).otherwise(0)).alias(f"{verdict}_change") for verdict in of),
         *(fn.max(fn.when(of[verdict], begun)).alias(f"{verdict}_said") for verdict in of),
     )

@@ -156,8 +156,8 @@ class ExportEvents:
         verdict = StandbyVerdict.IN_STEP if found["in_step"] else StandbyVerdict.NOT_IN_STEP
         if found["promoted"] is not None:
             verdict = StandbyVerdict.PROMOTED
-        told = {"status": verdict, "upstream": found["of"], "error": "; ".join(found["why_not"]) or None}
-        return self._line(EventType.STANDBY, told)
+        fields = {"status": verdict, "upstream": found["of"], "error": "; ".join(found["why_not"]) or None}
+        return self._line(EventType.STANDBY, fields)
 
     def sample(self, entry: BoardEntry) -> ExportLine:
         """A regular sample; its reason is that of the last transition."""
