@@ -244,11 +244,11 @@ def test_a_standby_has_a_section_and_is_no_link(of_several: Several, made: Made)
     longest = {"start": "2026-03-28T12:10:05.000000Z", "end": "2026-03-28T12:20:05.000000Z"}
     assert told["longest_not_in_step"] == longest | {"error": "<b>why</b> at 600"}
     text = of_several.text[of_several.text.rindex("Standby") :]
-    assert f"10 min, 28 Mar 2026 12:10 UTC {TO} 28 Mar 2026 12:20 UTC: <b>why</b> at 600" in text
-    assert "1 promotion: 28 Mar 2026 15:00 UTC" in text
+    assert re.search("10 min, 28 Mar 12:10.{1,3}12:20.*: <b>why</b> at 600", text)
+    assert "28 Mar 2026 15:00 UTC" in text
     assert of_several.summary["lines"]["bad"] == 0
     assert made.summary["standbys"] == []
-    assert "standby" not in page(made.found)
+    assert 'id="standby"' not in page(made.found)
 
 
 def test_sheets_are_the_tables_rows_and_no_formulas(of_several: Several) -> None:

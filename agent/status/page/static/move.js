@@ -9,7 +9,7 @@ const ADVICE =
   "agent needn't have.";
 
 /** `12 queues: 10 links run, 1 in another agent, 1 doesn't work`, and what waits and has arrived. */
-export function told({ queues, running, elsewhere, not_working: broken, waiting, waiting_is_exact: isExact, forwarded }) {
+export function described({ queues, running, elsewhere, not_working: broken, waiting, waiting_is_exact: isExact, forwarded }) {
   const links = [
     `${plural(running, "link runs", "links run")} here`,
     elsewhere && `${exact(elsewhere)} in another agent`,
@@ -33,7 +33,7 @@ export class Move {
   show(view) {
     byId("move").hidden = !view;
     if (!view) return;
-    const found = told(view);
+    const found = described(view);
     text(byId("move-title"), view.source ? `Move from ${view.source}` : "Move");
     text(byId("move-links"), found.links);
     text(byId("move-messages"), found.messages);

@@ -8,7 +8,7 @@ import { stateOf } from "./states.js";
 import { moment } from "./zone.js";
 
 /** The verdict with the state whose icon and colour it has, the reasons, numbers, doubts and what to do, in words. */
-export function told(view) {
+export function described(view) {
   const { of, in_step: isInStep, promoted } = view;
   if (promoted !== null) {
     const at = Number.isNaN(Date.parse(promoted)) ? promoted : moment(Date.parse(promoted));
@@ -49,7 +49,7 @@ export class Standby {
   show(view) {
     byId("standby").hidden = !view;
     if (!view) return;
-    const found = told(view);
+    const found = described(view);
     const key = JSON.stringify(found);
     if (key === this.#shown) return;
     this.#shown = key;
