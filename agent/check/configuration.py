@@ -36,6 +36,7 @@ from agent.check.permissions import (
 )
 from agent.check.protocols import judge_protocols
 from agent.check.queues import judge_queues
+from agent.check.standby import standby_check
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
@@ -90,7 +91,8 @@ class _Check:
         links, cluster = ((), "") if found is None else (found.plan.links, found.reading.cluster)
         context = context_of(links, attempts, cluster, apis)
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
-        accounts = accounts_of(context, exchanges)
+        standby = await standby_check(self._configuration, context)
+        accounts = accounts_of(context, exchanges, [] if standby is None else standby.needs())
         self._findings += await _all(_judge_unreachable(attempts, accounts, context))
         for each in attempts:
             if each.broker is not None:
@@ -103,6 +105,8 @@ class _Check:
             self._findings += await judge_loops(context)
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
+        if standby is not None:
+            self._findings += await _all(standby.judge(None if found is None else found.reading.visible))
         await self._ask(context, accounts, found, attempts)
         self._findings += [] if trial is None else await _all(trial(context))
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
@@ -169,7 +173,8 @@ class _Check:
         ]
         if context.apis.own is not None:
             reads = self._configuration.settings.sources.management
-            sources.append(judge_tags(context.apis.own, reads_definitions=reads))
+            if self._configuration.settings.standby is None:  # which needs them in any case
+                sources.append(judge_tags(context.apis.own, reads_definitions=reads))
         else:
             lacking = "permissions, policies, alarms, the clock and the native plugins' links"
             message = f"{lacking} can't be judged without the HTTP API"

@@ -23,6 +23,7 @@ from agent.check.context import (
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.rabbitmq_address import addressed
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Outlook
 from agent.core.links.upstream_steps import Verb
 from agent.core.model import (
@@ -50,7 +51,11 @@ from agent.core.text.quantities import listed
 from agent.errors import BrokerError, PermanentError
 
 MOST_NAMED: Final = 10
-_IMPLIED_TAGS: Final = {"administrator": {"management", "monitoring", "policymaker"}, "monitoring": {"management"}}
+_IMPLIED_TAGS: Final = {
+    "administrator": {"management", "monitoring", "policymaker"},
+    "monitoring": {"management"},
+    "policymaker": {"management"},
+}
 
 
 @dataclass(slots=True)
@@ -81,10 +86,11 @@ async def command_to_grant(account: AccountNeeds | None, apis: BrokerApis) -> st
     return account.command(None if grants is None else grants.get(account.vhost, Grant()))
 
 
-def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[AccountNeeds]:
-    """`exchanges` are those that the configuration declares, by vhost."""
+def accounts_of(
+    context: CheckContext, exchanges: dict[str, list[str]], more: Iterable[tuple[Endpoint, Iterable[Need]]] = ()
+) -> list[AccountNeeds]:
+    """`exchanges` are those that the configuration declares, by vhost; `more` is needed besides what links need."""
     found: dict[tuple[str, str, str, frozenset[str]], AccountNeeds] = {}
-    downstream = context.apis.downstream
 
     def add(endpoint: Endpoint, needs: Iterable[Need], label: str = "", perhaps: tuple[Need, ...] = ()) -> None:
         needs = tuple(needs)
@@ -95,12 +101,8 @@ def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[
                 account.needs.setdefault(need, set()).update([label] if label else [])
             account.perhaps += perhaps
 
-    for vhost in dict.fromkeys(uri.vhost(DEFAULT_VHOST) for uri in downstream):
-        add(downstream_in(vhost, downstream), needs_of_agent((), with_events=False))
-    add(downstream_in(DEFAULT_VHOST, downstream), needs_of_events())
-    for vhost, names in exchanges.items():
-        declared = (Need(Permission.CONFIGURE, name, "declaring it") for name in names)
-        add(downstream_in(vhost, downstream), declared)
+    for endpoint, needs_there in (*_needs_of_agent(context.apis.downstream, exchanges), *more):
+        add(endpoint, needs_there)
     for each in context.links:
         for endpoint, needs, perhaps in _needs(each, context):
             add(endpoint, needs, each.label, perhaps)
@@ -109,6 +111,17 @@ def accounts_of(context: CheckContext, exchanges: dict[str, list[str]]) -> list[
         for account in same_user:
             account.in_all = in_all
     return list(found.values())
+
+
+def _needs_of_agent(
+    downstream: Sequence[AmqpUri], exchanges: dict[str, list[str]]
+) -> Iterator[tuple[Endpoint, Iterable[Need]]]:
+    for vhost in dict.fromkeys(uri.vhost(DEFAULT_VHOST) for uri in downstream):
+        yield downstream_in(vhost, downstream), needs_of_agent((), with_events=False)
+    yield downstream_in(DEFAULT_VHOST, downstream), needs_of_events()
+    for vhost, names in exchanges.items():
+        declared = (Need(Permission.CONFIGURE, name, "declaring it") for name in names)
+        yield downstream_in(vhost, downstream), declared
 
 
 def _by_user(accounts: Iterable[AccountNeeds], context: CheckContext) -> Iterator[list[AccountNeeds]]:
@@ -278,16 +291,19 @@ async def _topic_grants(context: CheckContext, endpoint: Endpoint, exchange: str
     return found
 
 
+def lacking(tags: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """The wanted tags that a user with these hasn't got, and no other one stands for."""
+    tags = set(tags)
+    return sorted(set(wanted) - tags.union(*(_IMPLIED_TAGS.get(tag, set()) for tag in tags)))
+
+
 async def judge_tags(api: BrokerApi, *, reads_definitions: bool) -> AsyncIterator[Finding]:
     """Judge the tags of the user of the downstream's HTTP API."""
     tags = await api.tags()
     if tags is None:
         return
-    able = set(tags).union(*(_IMPLIED_TAGS.get(tag, set()) for tag in tags))
-    if "policymaker" in able:
-        able.add("management")
     wanted = {"monitoring", *(["policymaker"] if reads_definitions else [])}
-    if missing := sorted(wanted - able):
+    if missing := lacking(tags, wanted):
         yield Finding.warning(
             Topic.PERMISSIONS,
             api.where,

@@ -52,7 +52,9 @@ def show_plan(path: Path, *, as_json: bool) -> bool:
     if as_json:
         output.say_json(_as_json(found, agent))
     else:
-        for line in _lines(found, _agent_line(url_of(http), agent, found)):
+        standby = configuration.settings.standby
+        about = [_agent_line(url_of(http), agent, found), *([] if standby is None else [standby.in_words])]
+        for line in _lines(found, about):
             output.say(line)
     return found.plan.has_changes
 
@@ -67,9 +69,9 @@ def _agent_line(url: str, agent: RunningAgent | None, found: PlanInputs) -> str:
     return f"agent {url}: runs; this is what it does next"
 
 
-def _lines(found: PlanInputs, agent: str) -> list[str]:
+def _lines(found: PlanInputs, about: list[str]) -> list[str]:
     reading = found.reading
-    lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}", agent]
+    lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}", *about]
     lines += [_line(action) for action in found.plan.downstream]
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]

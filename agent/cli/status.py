@@ -167,6 +167,13 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
     quarantine = _quarantine_text(overview)
     if quarantine:
         yield f"quarantine  {quarantine}: federation-agent quarantine list -c FILE"
+    if standby := overview.get("standby"):
+        why = "".join(f": {each}" for each in standby["why_not"][:1])
+        yield f"standby     {'' if standby['in_step'] else 'not '}in step with upstream {standby['of']!r}{why}"
+    if move := overview.get("move"):
+        queues, broken = counted(move["queues"], "queue"), counted(move["not_working"], "link")
+        left = _waiting({"messages": move["waiting"], "is_exact": move["waiting_is_exact"]})
+        yield f"move        of {queues}, {broken} not working; {left} at the source"
 
 
 def _quarantined(overview: Mapping[str, Any]) -> int:

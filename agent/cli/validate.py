@@ -11,7 +11,7 @@ from agent.cli import output
 from agent.core.model import Definitions
 from agent.core.rules.resolve import resolve
 from agent.definitions.document.findings import one_line
-from agent.definitions.sources.load import load_configuration
+from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import ConfigurationError, Problem, Severity
 
 
@@ -47,9 +47,14 @@ def _validated(file: str, *, secrets: bool) -> tuple[Sequence[Problem], str]:
         return error.problems, ""
     definitions = configuration.definitions
     if configuration.settings.sources.management:
-        return configuration.warnings, _counts(definitions)
+        return configuration.warnings, _contents(configuration)
     problems = resolve(definitions, configuration.states).problems
-    return (*configuration.warnings, *problems), _counts(definitions)
+    return (*configuration.warnings, *problems), _contents(configuration)
+
+
+def _contents(configuration: Configuration) -> str:
+    standby = configuration.settings.standby
+    return "; ".join(filter(None, [_counts(configuration.definitions), "" if standby is None else standby.in_words]))
 
 
 def _counts(definitions: Definitions) -> str:

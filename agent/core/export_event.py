@@ -16,6 +16,7 @@ class EventType(StrEnum):
     TRANSITION = "transition"
     SAMPLE = "sample"
     AGENT = "agent"
+    STANDBY = "standby"
 
 
 class AgentStatus(StrEnum):
@@ -24,6 +25,14 @@ class AgentStatus(StrEnum):
     STARTED = "started"
     HEARTBEAT = "heartbeat"
     STOPPED = "stopped"
+
+
+class StandbyVerdict(StrEnum):
+    """The possible `status` of a `standby` event."""
+
+    IN_STEP = "in_step"
+    NOT_IN_STEP = "not_in_step"
+    PROMOTED = "promoted"
 
 
 class FieldType(StrEnum):

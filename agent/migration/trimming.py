@@ -22,7 +22,7 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import ObjectKey
-from agent.core.rules.names import AGENT_PREFIX
+from agent.core.rules.names import TRIMMING
 from agent.core.standby.definitions import FEWEST, StandingDoubt
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.terms import TrimTerms
@@ -32,9 +32,6 @@ from agent.links.ends import DOWNSTREAM
 from agent.migration.figures import QueueFigures
 from agent.slices import in_slices
 
-NAME: Final = f"{AGENT_PREFIX}trimming"
-LOCK: Final = NAME
-"""An exclusive queue of the vhost."""
 OTHER_AGENT: Final = "another agent takes copies out, and shows what is in doubt"
 MOST_OF_ONE: Final = 20_000
 MOST_HELD: Final = 200_000
@@ -54,14 +51,14 @@ def rule_of(settings: StandbySettings) -> TrimRule:
 async def lock_copies(uris: Sequence[AmqpUri], vhost: str) -> Connection | None:
     """A connection that has the lock of the vhost's copies until it ends, None if another one has it. Raises
     BrokerError."""
-    connection = await connect_any([uri.in_vhost(vhost) for uri in uris], where=DOWNSTREAM, name=NAME)
-    found = await declare(connection, "queue", LOCK, exclusive=True, auto_delete=True)
+    connection = await connect_any([uri.in_vhost(vhost) for uri in uris], where=DOWNSTREAM, name=TRIMMING)
+    found = await declare(connection, "queue", TRIMMING, exclusive=True, auto_delete=True)
     if not isinstance(found, ChannelClosedError):
         return connection
     await connection.close()
     if found.code == RESOURCE_LOCKED:
         return None
-    raise refusal(connection, f"declaring queue {LOCK!r}", found)
+    raise refusal(connection, f"declaring queue {TRIMMING!r}", found)
 
 
 @dataclass(slots=True)

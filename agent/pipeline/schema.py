@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.core.export_event import FIELDS, FieldType
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the tables; it increases when a column is new, or changes its name or meaning: those of another one
 are made anew."""
 
@@ -61,6 +61,8 @@ COUNTERS: Final = (
 )
 LINK_ATTRIBUTES: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
+STANDBY: Final = "standby"
+"""As a link of each group, the verdict of the group's standby: no link has such an id."""
 REPORTER: Final = (*LINK, "agent")
 
 _JSON_TYPES: Final[dict[FieldType, str]] = {
@@ -118,6 +120,8 @@ TABLES: Final[dict[str, str]] = {
     "burn_30m double, burn_3d double, date date",
     "edges": "upstream_cluster string, cluster string, links bigint, messages bigint, bytes bigint, "
     "availability_percent double, worst_link string, worst_link_availability_percent double, date date",
+    "standby": "`group` string, cluster string, upstream string, start timestamp, `end` timestamp, "
+    "seconds decimal(18,6), status string, agent string, error string, date date",
     "account": f"{_LINK_COLUMNS}, period string, start timestamp, `end` timestamp, taken bigint, forwarded bigint, "
     "dropped bigint, quarantined bigint, given_back bigint, in_flight_start bigint, in_flight_end bigint, "
     "unexplained bigint, entered bigint, acknowledged bigint, expired bigint, uncounted bigint, repeated bigint, "

@@ -1,9 +1,10 @@
-"""`/api/standby`: how the standby stands, as far as this agent knows."""
+"""How the standby stands, as far as this agent knows: for `/api/standby`, and in short for `/api/overview`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final, TypedDict
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypedDict
 
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
@@ -14,9 +15,13 @@ from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
 
 if TYPE_CHECKING:
+    from agent.core.migration.objects import ObjectKey
     from agent.core.standby.status import StandbyStatus
 
-_WORKING: Final = frozenset({Status.RUNNING, Status.STANDBY})
+WORKING: Final = frozenset({Status.RUNNING, Status.STANDBY})
+MOST_SHOWN: Final = 5
+LONGEST_SHOWN: Final = 1_000  # characters of a reason
+_Doubts: TypeAlias = "Mapping[ObjectKey, Sequence[str]]"
 
 
 class StandbyQueueView(TypedDict):
@@ -27,42 +32,74 @@ class StandbyQueueView(TypedDict):
     doubts: Annotated[list[str], "What may make the copy another one than its original."]
 
 
-class StandbyView(TypedDict):
+class _Standing(TypedDict):
     of: str
-    cluster: str | None
     in_step: bool
     why_not: list[str]
     promoted: Annotated[str | None, "When it was promoted; null while it is a standby."]
-    followed: Annotated[Time | None, "When definitions were last followed."]
     links: Count
     waiting: Annotated[Count | None, "Messages that wait in the links, at the source and here; null while unknown."]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
+    repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
+    in_doubt: Annotated[Count, "Queues whose copies may be other ones than their originals."]
+
+
+class StandbyView(_Standing):
+    cluster: str | None
+    followed: Annotated[Time | None, "When definitions were last followed."]
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
     notes: Annotated[list[str], "What is here and not at the source, and what else would federate in its vhosts."]
-    repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
     queues: list[StandbyQueueView]
+
+
+class StandbyInShort(_Standing):
+    first_in_doubt: Annotated[list[StandbyQueueView], f"At most {MOST_SHOWN} of those in doubt."]
 
 
 def standby_view(board: Board) -> StandbyView | None:
     status = board.standby
     if status is None:
         return None
-    links, now = standby_links(board), board.clock()
-    why_not = status.why_not_in_step(links, now)
+    doubts = _doubts(status)
+    return {
+        **_standing(board, status, doubts),
+        "cluster": board.cluster,
+        "followed": None if status.followed_at is None else rfc3339(status.followed_at),
+        "held_back": [str(key) for key in status.held_back],
+        "notes": [*status.notes, *(each for each in board.not_run if each.startswith(f"{status.settings.place}:"))],
+        "queues": [_queue(status, key, doubts) for key in sorted(status.depths, key=str)],
+    }
+
+
+def standby_in_short(board: Board) -> StandbyInShort | None:
+    """As large with any number of queues."""
+    status = board.standby
+    if status is None:
+        return None
+    doubts = _doubts(status)
+    found, first = _standing(board, status, doubts), nsmallest(MOST_SHOWN, doubts, key=str)
+    why_not = [each[:LONGEST_SHOWN] for each in found["why_not"]]
+    more = [f"and {len(why_not) - MOST_SHOWN:,} more reasons"] if len(why_not) > MOST_SHOWN else []
+    return {
+        **found,
+        "why_not": why_not[:MOST_SHOWN] + more,
+        "first_in_doubt": [_queue(status, key, doubts) for key in first],
+    }
+
+
+def _standing(board: Board, status: StandbyStatus, doubts: _Doubts) -> _Standing:
+    links = standby_links(board)
+    why_not = status.why_not_in_step(links, board.clock())
     return {
         "of": status.settings.of,
-        "cluster": board.cluster,
         "in_step": not why_not,
         "why_not": list(why_not),
         "promoted": status.promoted_at,
-        "followed": None if status.followed_at is None else rfc3339(status.followed_at),
         "links": links.number,
         "waiting": links.waiting,
         "lag_seconds": links.lag,
-        "held_back": [str(key) for key in status.held_back],
-        "notes": [*status.notes, *(each for each in board.not_run if each.startswith(f"{status.settings.place}:"))],
         "repeats_at_most": status.repeats_at_most,
-        "queues": list(_queues(status)),
+        "in_doubt": len(doubts),
     }
 
 
@@ -77,7 +114,7 @@ def standby_links(board: Board) -> StandbyLinks:
     lags = [lag for entry in entries if (lag := entry.gauges().lag) is not None]
     return StandbyLinks(
         len(entries),
-        tuple(_named(entry) for entry in entries if entry.state.status not in _WORKING or entry.lag_is_critical),
+        tuple(_named(entry) for entry in entries if entry.state.status not in WORKING or entry.lag_is_critical),
         sum(known) if len(known) == len(waiting) else None,
         max(lags, default=None),
     )
@@ -88,9 +125,21 @@ def _named(entry: BoardEntry) -> str:
     return f"{entry.link.name!r} in vhost {entry.link.vhost!r} ({entry.state.status}{why})"
 
 
-def _queues(status: StandbyStatus) -> Iterator[StandbyQueueView]:
-    doubts: dict[object, list[str]] = {}
+def _doubts(status: StandbyStatus) -> _Doubts:
+    """Of the queues that were looked at."""
+    found: dict[ObjectKey, list[str]] = {}
     for key, doubt in (*((each.queue, each.doubt) for each in status.doubts), *status.trim_doubts.items()):
-        doubts.setdefault(key, []).append(doubt)
-    for key, (source, here) in sorted(status.depths.items(), key=lambda item: str(item[0])):
-        yield {"vhost": key.vhost, "queue": key.name, "source": source, "here": here, "doubts": doubts.get(key, [])}
+        if key in status.depths:
+            found.setdefault(key, []).append(doubt)
+    return found
+
+
+def _queue(status: StandbyStatus, key: ObjectKey, doubts: _Doubts) -> StandbyQueueView:
+    source, here = status.depths[key]
+    return {
+        "vhost": key.vhost,
+        "queue": key.name,
+        "source": source,
+        "here": here,
+        "doubts": [*doubts.get(key, ())],
+    }

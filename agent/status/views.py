@@ -17,6 +17,8 @@ from agent.status.board import Board, Broker
 from agent.status.entry import BoardEntry, Gauges
 from agent.status.history import HistoryView, Range
 from agent.status.json_schema import Count, LinkId, Seconds, Time
+from agent.status.moves import MoveView, move_view
+from agent.status.standby import StandbyInShort, standby_in_short
 
 
 class EndsView(TypedDict, total=False):
@@ -282,6 +284,8 @@ class AgentOverview(TypedDict):
     now: Time
     links: Annotated[LinksByStatus, ("required", tuple(map(str, Status)))]
     quarantine: QuarantineView
+    standby: Annotated[StandbyInShort | None, "As `/api/standby`, in short; null without one."]
+    move: Annotated[MoveView | None, "The links of `migrate run` and `migrate rollback`; null without any."]
 
 
 def overview(board: Board) -> AgentOverview:
@@ -307,4 +311,6 @@ def overview(board: Board) -> AgentOverview:
             "unseen": board.quarantine_depth.unseen,
             "quarantined": sum(sum(entry.meter.quarantined.values()) for entry in board),
         },
+        "standby": standby_in_short(board),
+        "move": move_view(board),
     }

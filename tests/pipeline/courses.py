@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.pipeline.lines import line
-from tests.pipeline.reference import Counts, Said
+from tests.pipeline.lines import line, of_standby
+from tests.pipeline.reference import STANDBY, VERDICTS, Counts, Said
 
 SECOND = 1_000_000
 INTERVAL = 10
@@ -25,6 +25,18 @@ class Course:
     chance: random.Random
     files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)
+    stood: list[Said] = field(default_factory=list)
+    """What is said of the standby."""
+
+    @property
+    def of_standby(self) -> list[Said]:
+        return [*(one for one in self.said if not one.link), *self.stood]
+
+    def stand(self, run: str, at: float, status: str, seq: int, agent: str) -> None:
+        at = round(at * SECOND) / SECOND
+        told = of_standby(at, status, agent=agent, seq=seq, group=self.group, error=f"it is {status}")
+        self.files.setdefault(run, []).append(told)
+        self.stood.append(Said(round(at * SECOND), seq, agent, STANDBY, status, sample=True))
 
     def say(self, run: str, at: float, status: str, seq: int, **more: Any) -> None:
         own = status in ("started", "heartbeat", "stopped")
@@ -141,6 +153,8 @@ class Run:
     def lives(self, at: float, end: float, seq: int) -> tuple[float, int]:
         """Until when, and the last number."""
         chance, first = self.made.chance, True
+        of_standby = random.Random(f"standby of {self.name}")
+        verdict = of_standby.choice(VERDICTS)
         nameless = chance.random() < 0.5
         while at < end:
             seq += 10
@@ -149,6 +163,9 @@ class Run:
             for place, link in enumerate(LINKS):
                 seq += 1
                 self._link(link, at + 0.5 + place, seq, first=first)
+            if of_standby.random() < 0.9:
+                verdict = of_standby.choice((*VERDICTS, *[verdict] * 12))
+                self.made.stand(self.name, at + 3, verdict, seq + 1, self.agent)
             first = False
             at += INTERVAL
             if chance.random() < 0.03:

@@ -11,6 +11,7 @@ from agent.core.export_event import FIELDS
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
 BOUNDS = [0.01, 0.1, 1.0]
 _AGENTS_OWN = {"started", "heartbeat", "stopped"}
+_OF_LINKS = ("link", "kind", "vhost", "name", "upstream_cluster", "forwarded", "bytes", "backlog")
 
 
 def instant(seconds: float) -> datetime:
@@ -38,6 +39,10 @@ def line(
         values |= {"link": link, "kind": "exchange", "vhost": "/", "name": f"x.{link}", "upstream": "origin"}
         values |= {"upstream_cluster": "there", "forwarded": 0, "bytes": 0, "backlog": 0}
     return values | told
+
+
+def of_standby(seconds: float, verdict: str, **told: Any) -> dict[str, Any]:
+    return line(seconds, verdict, **told) | dict.fromkeys(_OF_LINKS) | {"type": "standby"}
 
 
 def heartbeats(start: float, end: float, *, agent: str = "a", every: float = 10) -> Iterator[dict[str, Any]]:

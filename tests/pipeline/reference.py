@@ -5,7 +5,7 @@ Lines are those of one group; moments are whole microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +14,9 @@ ORDER = (
     "stopping",
 )  # fmt: skip
 FIVE_MINUTES = 300_000_000
+STANDBY = "standby"
+"""As its `link`, of a line on the group's standby."""
+VERDICTS = ("promoted", "not_in_step", "in_step")
 DOWN = {"starting", "backoff", "invalid"}
 FAILED = {"backoff", "invalid"}
 FLOWING = {"running", "blocked", "stalled"}
@@ -57,6 +60,12 @@ class Life:
 def timelines(lines: Iterable[Said], start: int, end: int) -> dict[str, list[Span]]:
     """Each link's statuses, from the start of the window to its end."""
     return {link: _combined(reports, start, end) for link, reports in _reports_on_links(lines, end).items()}
+
+
+def standby(lines: Iterable[Said], start: int, end: int) -> list[Span]:
+    """What the group's standby was, without the times in which nothing is known."""
+    reports = _reports_on_links(lines, end).get(STANDBY, [])
+    return [span for span in _combined(reports, start, end, VERDICTS) if span[2] != "unknown"]
 
 
 def critical(lines: Iterable[Said], start: int, end: int) -> dict[str, int | None]:
@@ -129,16 +138,16 @@ def _reports(lines: list[Said], lives: list[Life], end: int) -> Iterator[Report]
         yield this.at, this.at if sampled and until - this.at > patience else until, this.status, this.lag
 
 
-def _pieces(reports: list[Report], start: int, end: int) -> Iterator[Span]:
+def _pieces(reports: list[Report], start: int, end: int, order: Sequence[str] = ORDER) -> Iterator[Span]:
     moments = sorted({start, end, *(at for span in reports for at in span[:2] if start < at < end)})
     for since, until in pairwise(moments):
         held = {status for begin, finish, status, _ in reports if begin <= since and finish >= until}
-        yield since, until, min(held, key=ORDER.index, default="unknown")
+        yield since, until, min(held, key=order.index, default="unknown")
 
 
-def _combined(reports: list[Report], start: int, end: int) -> list[Span]:
+def _combined(reports: list[Report], start: int, end: int, order: Sequence[str] = ORDER) -> list[Span]:
     spans: list[Span] = []
-    for since, until, status in _pieces(reports, start, end):
+    for since, until, status in _pieces(reports, start, end, order):
         if spans and spans[-1][2] == status:
             spans[-1] = (spans[-1][0], until, status)
         else:

@@ -18,6 +18,7 @@ from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, outages
 from agent.pipeline.tables.intervals import incidents as found_incidents
+from agent.pipeline.tables.standby import standby
 from agent.pipeline.tables.traffic import account, cells
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline import reference
@@ -43,8 +44,10 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     within = Bounds(micros(START), micros(START) + END * SECOND)
     thinning.thin(parsing.read(spark, paths)).write.parquet(str(tmp_path / "kept"))
     lines = spark.read.schema(KEPT_LINES).parquet(str(tmp_path / "kept")).where("why is null").persist()
-    links = link_attributes(lines.where("link is not null")).persist()
-    placed = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).persist()
+    links = link_attributes(lines.where("link is not null and type != 'standby'")).persist()
+    every = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).persist()
+    stood = standby(agent_reports(every.where("type = 'standby'"), within), within).orderBy("group", "start").collect()
+    placed = every.where("type != 'standby'")
     found = intervals(agent_reports(placed, within), links, within).persist()
     spans: dict[tuple[str, str], list[Any]] = {}
     for row in found.orderBy("group", "link", "start").collect():
@@ -70,12 +73,22 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     books = {(one.group, *key): row for one in made for key, row in reference.accounts(_within(one), CELL).items()}
     assert _accounts(placed, within) == books
     assert sum(abs(row[-1] or 0) for row in books.values()) > COUNT, "planted"
-    for each in (lines, links, placed, found):
+    _check_standbys(made, stood, within)
+    for each in (lines, links, every, found):
         each.unpersist()
 
 
 def _within(course: Course) -> Iterator[reference.Said]:
     return (one for one in course.said if 0 < one.at <= END * SECOND)
+
+
+def _check_standbys(made: list[Course], stood: list[Row], within: Bounds) -> None:
+    spans: dict[str, list[reference.Span]] = {one.group: [] for one in made}
+    for row in stood:
+        assert row["error"] == f"it is {row['status']}"
+        spans[row["group"]].append((row["start"] - within.start, row["end"] - within.start, row["status"]))
+    assert spans == {one.group: reference.standby(one.of_standby, 0, END * SECOND) for one in made}
+    assert {status for each in spans.values() for *_, status in each} == {*reference.VERDICTS}, "planted"
 
 
 def _critical(found: DataFrame, failing: DataFrame, within: Bounds) -> set[tuple[str, str, int | None]]:

@@ -15,6 +15,8 @@ from agent.pipeline.job import STORE, run
 from agent.pipeline.reading.store import Store
 from tests.pipeline.courses import COUNTED, Books, Lag
 from tests.pipeline.lines import BOUNDS, line, write
+from tests.pipeline.lines import of_standby as of_standby_line
+from tests.pipeline.reference import VERDICTS
 from tests.pipeline.test_increments import assert_same
 
 pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
@@ -71,6 +73,7 @@ def fleet(chance: random.Random) -> Iterator[tuple[str, Line]]:
     for agent in ("a", "b"):
         speakers = [Speaker(chance, agent, f"l{number}") for number in range(4)]
         number, seq, away = 0, 0, 0.0
+        of_standby, verdict = random.Random(f"standby of {agent}"), "in_step"
         for step in range(DAYS * DAY // EVERY):
             at = step * EVERY + (17 if agent == "b" else 0)
             if step == 0 or (at > away and chance.random() < 0.003):
@@ -86,6 +89,10 @@ def fleet(chance: random.Random) -> Iterator[tuple[str, Line]]:
                 continue
             seq += 10
             yield f"{agent}-{number}", line(at + 2, "heartbeat", agent=agent, seq=seq, group="g", interval=EVERY)
+            if of_standby.random() < 0.98:
+                verdict = of_standby.choice((*VERDICTS, *[verdict] * 60))
+                told = of_standby_line(at + 2.5, verdict, agent=agent, seq=seq + 8, error=f"it is {verdict}")
+                yield f"{agent}-{number}", told
             for place, speaker in enumerate(speakers):
                 born, dead = (2.6 * DAY if place == 2 else 0), (1.5 * DAY if place == 3 else DAYS * DAY)
                 if born <= at < dead:

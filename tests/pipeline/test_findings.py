@@ -26,7 +26,7 @@ from agent.pipeline.schema import TABLES, Bucket
 from agent.pipeline.spark import literal_table
 from agent.pipeline.window import Bounds, micros
 from tests.acceptance.command import ROOT
-from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, write
+from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, of_standby, write
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
@@ -148,6 +148,10 @@ def several() -> Iterator[dict[str, Any]]:
         yield from (one | fields for one in heartbeats(0, 4 * HOUR))
     for at, status in ((60, "backoff"), (120, "running")):
         yield line(at, status, link="a", group="g-a", agent="a", name="=a,1")
+    for at in range(0, 4 * HOUR, 60):
+        verdict = "promoted" if at >= 3 * HOUR else "not_in_step" if 600 <= at < 1200 or at == 1800 else "in_step"
+        error = None if verdict == "in_step" else f"<b>why</b> at {at}"
+        yield of_standby(at + 5, verdict, agent="a", group="g-a", upstream="=source", error=error)
 
 
 def repeats() -> Iterator[dict[str, Any]]:
@@ -228,6 +232,23 @@ def test_links_that_were_too_far_behind_are_told(of_several: Several) -> None:
         if row["group"] == "g-behind"
     }
     assert found == {"up": "1200.000000", "more": "3600.000000", "fine": "0.000000", "no": "", "old": ""}
+
+
+def test_a_standby_has_a_section_and_is_no_link(of_several: Several, made: Made) -> None:
+    [told] = of_several.summary["standbys"]
+    schema = json.loads((ROOT / "docs/summary.schema.json").read_text())
+    jsonschema.validate(json.loads(json.dumps(of_several.summary)), schema)
+    assert (told["group"], told["upstream"], told["promotions"]) == ("g-a", "=source", 1)
+    assert (told["not_in_step_seconds"], told["promoted_seconds"]) == (660, HOUR - 5)
+    assert told["in_step_percent"] == pytest.approx(100 * (1 - 660 / (3 * HOUR)))
+    longest = {"start": "2026-03-28T12:10:05.000000Z", "end": "2026-03-28T12:20:05.000000Z"}
+    assert told["longest_not_in_step"] == longest | {"error": "<b>why</b> at 600"}
+    text = of_several.text[of_several.text.rindex("Standby") :]
+    assert re.search("10 min, 28 Mar 12:10.{1,3}12:20.*: <b>why</b> at 600", text)
+    assert "28 Mar 2026 15:00 UTC" in text
+    assert of_several.summary["lines"]["bad"] == 0
+    assert made.summary["standbys"] == []
+    assert 'id="standby"' not in page(made.found)
 
 
 def test_sheets_are_the_tables_rows_and_no_formulas(of_several: Several) -> None:

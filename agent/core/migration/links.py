@@ -33,12 +33,12 @@ from agent.core.model import (
     Upstream,
     VhostDefinitions,
 )
+from agent.core.rules.names import MOVE_TAG
 from agent.errors import Place
 
 UPSTREAM: Final = "migration"
 PRIORITY: Final = 1_000
 """Of policies: given to an agent that has others, these win."""
-_TAG: Final = "federation-agent: migrate to "
 _LONGEST: Final = 255  # bytes, of any name
 _LONGEST_PATTERN: Final = 1_024  # bytes
 _STREAM: Final = "a stream keeps its messages: copy it with a shovel of streams"
@@ -104,7 +104,7 @@ def _never_chosen(origin: ClusterObjects, vhosts: set[str]) -> dict[ObjectKey, s
 
 def consumer_tag(destination: str) -> str:
     """Of all consumers of a move to that cluster: by it a move finds one that would bring back what it moves."""
-    return _cut(_TAG + destination)
+    return _cut(MOVE_TAG + destination)
 
 
 def group_of(origin: str, vhosts: Iterable[str]) -> str:

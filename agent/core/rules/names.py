@@ -19,6 +19,10 @@ HELD_BACK = "federation-agent-held-back"
 """The global parameter that remembers what a promotion makes, as the source may be gone by then."""
 SWITCHED = "federation-agent-switchover"
 """The global parameter that remembers how far a switchover is, so that it can be repeated."""
+MOVE_TAG = f"{AGENT_PREFIX}migrate to "
+"""How the tag of each consumer of a move begins; the destination's name follows."""
+TRIMMING = f"{AGENT_PREFIX}trimming"
+"""The exclusive queue of the one agent that takes copies out in a vhost of a standby."""
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
 _LONGEST_REPLY = 255

@@ -23,9 +23,11 @@ from agent.core.model import (
 )
 from agent.core.rules.names import STANDBY
 from agent.core.rules.policies import OF_STANDBY
+from agent.core.text.quantities import age, listed
 from agent.errors import Place
 
 DEFAULT_VHOST: Final = "/"
+MOST_NAMED: Final = 5
 MOST_HOPS: Final = 100
 """What the source itself got through links has to come, too; loops end at a cluster that a message has been to."""
 _FIXED: Final = LinkSettings(max_hops=MOST_HOPS, lag_critical=LagCritical(seconds=60.0))
@@ -46,6 +48,16 @@ class StandbySettings:
     trim_after: float | None
     consumer_timeout: float | None
     place: Place
+
+    @property
+    def in_words(self) -> str:
+        vhosts = listed([repr(vhost) for vhost in self.vhosts], MOST_NAMED)
+        taken = [] if self.trim_after is None else [f"what the source consumed {age(self.trim_after)} ago"]
+        taken += [] if self.keep is None else [f"what is older than {age(self.keep)}"]
+        return (
+            f"standby of upstream {self.of!r}: what is missing here of vhost{'s'[: len(self.vhosts) > 1]} {vhosts} is "
+            f"copied, exchanges get links, and {' and '.join(taken) or 'nothing'} is taken out of the copies"
+        )
 
     def upstream(self, vhost: str, definitions: Definitions) -> Upstream | None:
         """The source as a vhost defines it, or else as the vhost "/" does, for all."""

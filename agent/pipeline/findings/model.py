@@ -275,6 +275,28 @@ class MessageAccount:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyTime:
+    """The standby of a group, and its source. Seconds in each state, as far as it is known; the longest time out of
+    step, with why; and promotions, of which the latest are listed."""
+
+    group: str
+    upstream: str | None
+    in_step: float
+    not_in_step: float
+    promoted: float
+    longest: Bounds | None = None
+    error: str | None = None
+    promotions: tuple[int, ...] = ()
+    promotion_count: int = 0
+
+    @property
+    def in_step_percent(self) -> float | None:
+        """Of the time in which it was a standby, and known."""
+        known = self.in_step + self.not_in_step
+        return 100.0 * self.in_step / known if known else None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFindings:
     """Everything that the page and `summary.json` show. `worst` are the links with the least availability, `budgets`
     the uses of an objective's budget that are highest."""
@@ -298,3 +320,4 @@ class ReportFindings:
     """The filter for the links that the findings are about; empty if they are about all."""
     groups: tuple[GroupTime, ...] = ()
     account: MessageAccount = field(default_factory=MessageAccount)
+    standbys: tuple[StandbyTime, ...] = ()

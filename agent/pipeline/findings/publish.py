@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings import availability, failures, traffic
-from agent.pipeline.findings.model import Disruption, LinkTime, ReportFindings, TimeSpent
+from agent.pipeline.findings import availability, failures, standby, traffic
+from agent.pipeline.findings.model import Disruption, LinkTime, ReportFindings, StandbyTime, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
 from agent.pipeline.schema import LINK, Bucket
@@ -59,7 +59,7 @@ def publish(tables: ReportTables, lines: Mapping[str, int], *, with_csv: bool, r
 def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     """A bounded number of values, however many links there are and however long the window is."""
     spark, zone, link_filter = tables.spark, str(tables.zone), str(tables.link_filter)
-    whole, by_group, links, pairs, failed, flow, (judged, budgets), totals = in_parallel(
+    whole, by_group, links, pairs, failed, flow, (judged, budgets), totals, stood = in_parallel(
         spark,
         lambda: availability.fleet(tables),
         lambda: availability.groups(tables, most=GROUPS_SHOWN),
@@ -69,6 +69,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: traffic.traffic(tables),
         lambda: (availability.objectives(tables), availability.worst_budgets(tables, most=BUDGETS_SHOWN)),
         lambda: traffic.account(tables),
+        lambda: standby.standbys(tables, most=GROUPS_SHOWN),
     )
     if not whole.links:
         return ReportFindings(tables.within, zone, lines, whole, link_filter=link_filter)
@@ -80,7 +81,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     )
     return ReportFindings(
         tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, judged,
-        budgets, link_filter, by_group, totals,
+        budgets, link_filter, by_group, totals, stood,
     )  # fmt: skip
 
 
@@ -113,6 +114,7 @@ def summary(findings: ReportFindings, *, run: str | None = None) -> dict[str, An
         "objectives": [asdict(one) for one in findings.objectives],
         "worst_links": [_link(link) for link in findings.worst if link.spent.was_unavailable][:LINKS_IN_SUMMARY],
         "worst_outages": [_outage(outage) for outage in failed.outages],
+        "standbys": [_standby(one) for one in findings.standbys],
     }
 
 
@@ -138,6 +140,20 @@ def _outage(outage: Disruption) -> dict[str, Any]:
         "down_seconds": outage.seconds,
         "reason": outage.reason,
         "error": outage.error,
+    }
+
+
+def _standby(one: StandbyTime) -> dict[str, Any]:
+    longest = None if one.longest is None else {**_bounds(one.longest), "error": one.error}
+    return {
+        "group": one.group,
+        "upstream": one.upstream,
+        "in_step_percent": one.in_step_percent,
+        "in_step_seconds": one.in_step,
+        "not_in_step_seconds": one.not_in_step,
+        "promoted_seconds": one.promoted,
+        "longest_not_in_step": longest,
+        "promotions": one.promotion_count,
     }
 
 

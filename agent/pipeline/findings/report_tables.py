@@ -50,8 +50,13 @@ class ReportTables:
 
     def intervals(self) -> DataFrame:
         """The intervals that overlap the window, including those that began on a day before it."""
-        overlaps = (fn.unix_micros("start") < self.within.end) & (fn.unix_micros("end") > self.within.start)
-        return self._table("intervals").where(overlaps)
+        return self._table("intervals").where(self._overlaps())
+
+    def standby(self) -> DataFrame:
+        """The periods that overlap the window; none where only some links are chosen."""
+        chosen = self.link_filter
+        rows = files.read_table(self.spark, "standby", output=self.output).where(self._overlaps())
+        return rows.where(_any(chosen.groups, "group") & fn.lit(not (chosen.links or chosen.upstreams)))
 
     def account(self) -> DataFrame:
         """The account by hour, inside the window: the tables may hold other dates."""
@@ -59,6 +64,9 @@ class ReportTables:
 
     def slo(self) -> DataFrame:
         return self._table("slo").where(fn.col("date") == fn.lit(self._day(self.within.end - 1)))
+
+    def _overlaps(self) -> Column:
+        return (fn.unix_micros("start") < self.within.end) & (fn.unix_micros("end") > self.within.start)
 
     def _begun(self, name: str, *, since: int) -> DataFrame:
         start = fn.unix_micros("start")

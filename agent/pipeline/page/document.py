@@ -13,11 +13,12 @@ from agent.pipeline.page.links import heat_maps, timelines
 from agent.pipeline.page.markup import Markup, element, join, nothing, section
 from agent.pipeline.page.objectives import objectives
 from agent.pipeline.page.overview import incidents, overview
+from agent.pipeline.page.standby import standbys
 
 _SECTIONS: Final = (
     ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),
     ("heat", "By time"), ("flow", "Messages"), ("clusters", "Clusters"), ("objectives", "Objectives"),
-    ("incidents", "Incidents"),
+    ("standby", "Standby"), ("incidents", "Incidents"),
 )  # fmt: skip
 # Nothing is loaded and nothing runs, whatever a name contains.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -61,7 +62,7 @@ def _contents(findings: ReportFindings) -> Markup:
     entries = (
         element("li", element("a", title, href=f"#{key}"))
         for key, title in _SECTIONS
-        if key != "groups" or len(findings.groups) > 1
+        if {"groups": len(findings.groups) > 1, "standby": bool(findings.standbys)}.get(key, True)
     )
     return element("nav", element("ul", *entries), aria_label="Sections")
 
@@ -79,6 +80,7 @@ def _content(findings: ReportFindings, calendar: Calendar) -> tuple[Markup, ...]
         charts(findings, calendar),
         graph(findings),
         objectives(findings),
+        *filter(None, [standbys(findings, calendar)]),
         incidents(findings, calendar),
     )
 

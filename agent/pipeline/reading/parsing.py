@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.core.export_event import ACCOUNTED_SINCE, SCHEMA, AgentStatus, EventType
-from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, LINK_ATTRIBUTES, SECOND
+from agent.core.export_event import ACCOUNTED_SINCE, SCHEMA, AgentStatus, EventType, StandbyVerdict
+from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, LINK_ATTRIBUTES, SECOND, STANDBY
 
 LATER = "later schema"
 MALFORMED = "malformed"
@@ -57,7 +57,11 @@ def checked(lines: DataFrame, *, file: Column) -> DataFrame:
         fn.when(rejected, fn.col("schema")).alias("schema"),
         # An agent that has just started may not know its group: its later lines show it, in any file.
         fn.coalesce("group", "cluster", fn.when(fn.col("type") != EventType.AGENT, fn.col("agent"))).alias("group"),
-        *("agent", "link", "type"),
+        *(
+            "agent",
+            fn.when(fn.col("type") == EventType.STANDBY, STANDBY).otherwise(fn.col("link")).alias("link"),
+            "type",
+        ),
         # The names of all files of one run of an agent differ only in their numbers.
         fn.when(fn.col("type") == EventType.AGENT, fn.regexp_extract("file", _RUN_OF_FILE, 1)).alias("told_in"),
         fn.unix_micros("ts").alias("ts"),
@@ -79,6 +83,7 @@ def _why() -> Column:
     of_agent = (kind == EventType.AGENT) & status.isin(agent_statuses)
     of_link = kind.isin(EventType.TRANSITION.value, EventType.SAMPLE.value) & status.isin(link_statuses)
     of_link &= fn.col("link").isNotNull()
+    of_standby = (kind == EventType.STANDBY) & status.isin([verdict.value for verdict in StandbyVerdict])
     placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
     numbers, zero = (*COUNTERS, "unsettled", "waiting", "backlog"), fn.lit(0)
     plausible = (
@@ -87,7 +92,7 @@ def _why() -> Column:
         & fn.coalesce("growth", zero).between(-HIGHEST_COUNTER, HIGHEST_COUNTER)
         & fn.coalesce("interval", zero).between(0, LONGEST_INTERVAL)
     )
-    complete = fn.col("schema").between(1, SCHEMA) & placed & plausible & (of_agent | of_link)
+    complete = fn.col("schema").between(1, SCHEMA) & placed & plausible & (of_agent | of_link | of_standby)
     tomorrow = fn.current_timestamp() + fn.expr("interval 1 day")
     return (
         fn.when(fn.col("schema") > SCHEMA, LATER)

@@ -31,7 +31,7 @@ critical: three sums for each status would be three times as many columns."""
 def agent_reports(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
     ordered = Window.partitionBy(*REPORTER).orderBy("ts", "seq")
-    sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
+    sampled = fn.max(fn.col("type").isin(EventType.SAMPLE.value, EventType.STANDBY.value)).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
     ).withColumn("valid_until", _valid_until(within))

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from agent.core.export_event import EventType
 from agent.pipeline import files
 from agent.pipeline.objectives import Objective
 from agent.pipeline.options import Options
@@ -27,6 +28,7 @@ from agent.pipeline.spark import Cache, begin_step, in_parallel
 from agent.pipeline.tables.availability import availability, edges
 from agent.pipeline.tables.intervals import agent_reports, incidents, intervals, link_attributes, outages, with_outages
 from agent.pipeline.tables.slo import slo
+from agent.pipeline.tables.standby import standby
 from agent.pipeline.tables.traffic import account, cells, traffic, with_other_consumers
 from agent.pipeline.window import Bounds, day_of, first_and_last_day, hour_table, seconds, start_of_day
 
@@ -123,9 +125,11 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
     """Write the tables of accepted lines; those that others depend on come first."""
     spark, within, lines = store.spark, extent.within, store.lines(extent.since)
     hours = cache(hour_table(spark, within, options.zone))
-    links = cache(link_attributes(lines.where(fn.col("link").isNotNull())))
+    is_of_standby = fn.col("type") == EventType.STANDBY
+    links = cache(link_attributes(lines.where(fn.col("link").isNotNull() & ~is_of_standby)))
     # A link's own attributes are kept once, not with each of its lines.
-    placed = cache(lifetimes.with_lives(lines.drop(*LINK_ATTRIBUTES), lifetimes.lives(lines, within)))
+    all_placed = cache(lifetimes.with_lives(lines.drop(*LINK_ATTRIBUTES), lifetimes.lives(lines, within)))
+    placed = all_placed.where(~is_of_standby)
     found = cache(intervals(agent_reports(placed, within), links, within))
     gap = round(options.merge_gap.total_seconds() * SECOND)
     down = cache(outages(found, merge_gap=gap))
@@ -150,6 +154,9 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
         dates = extent.wanted if has_other_links or has_other_attributes else extent.dates(extra=begun)
         hours_of_dates = hours.where(dates.contain(fn.col("day")))
         write("availability", of_links(availability(found, failed, hours_of_dates, within)), dates)
+        standbys = link_attributes(lines.where(is_of_standby)).select("group", "cluster", "upstream")
+        stood = standby(agent_reports(all_placed.where(is_of_standby), within), within)
+        write("standby", _finished(stood.join(standbys, "group", "left"), options))
         return dates
 
     def of_messages() -> None:

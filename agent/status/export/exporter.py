@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
+from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, StandbyVerdict
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import StatusExportSettings
 from agent.core.text.quantities import rfc3339
@@ -27,6 +27,7 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.export.files import EventFiles, ExportLine, FileNames
+from agent.status.standby import standby_in_short
 from agent.status.views import link_view
 from agent.tasks import GuardedTasks
 
@@ -90,6 +91,7 @@ class Exporter:
         await self._tasks.end(END_PATIENCE)
         self._board.on_transition.remove(self._put_transition)
         await self._sample(self._board)
+        self._put_standby()
         self._put_agent(AgentStatus.STOPPED)
         self._hand_over()
         await self._writer.close(STOP_PATIENCE)
@@ -107,6 +109,7 @@ class Exporter:
                 await self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
                 if slot == slots - 1:
                     self._put_agent(AgentStatus.HEARTBEAT)
+                    self._put_standby()
             self._hand_over()
             self._board.export_dropped = self._writer.dropped
 
@@ -119,6 +122,10 @@ class Exporter:
 
     def _put_agent(self, status: AgentStatus) -> None:
         self._put(self._events.of_agent(status, self._settings.sample_interval))
+
+    def _put_standby(self) -> None:
+        if (line := self._events.of_standby()) is not None:
+            self._put(line)
 
     def _put(self, line: ExportLine) -> None:
         # Events of one turn are written together: when all links fail, messages wait for no thread.
@@ -140,6 +147,17 @@ class ExportEvents:
 
     def of_agent(self, status: AgentStatus, interval: float) -> ExportLine:
         return self._line(EventType.AGENT, {"status": status, "interval": interval})
+
+    def of_standby(self) -> ExportLine | None:
+        """None without a standby, and while its cluster's name isn't known."""
+        found = standby_in_short(self.board) if self.board.cluster is not None else None
+        if found is None:
+            return None
+        verdict = StandbyVerdict.IN_STEP if found["in_step"] else StandbyVerdict.NOT_IN_STEP
+        if found["promoted"] is not None:
+            verdict = StandbyVerdict.PROMOTED
+        fields = {"status": verdict, "upstream": found["of"], "error": "; ".join(found["why_not"]) or None}
+        return self._line(EventType.STANDBY, fields)
 
     def sample(self, entry: BoardEntry) -> ExportLine:
         """A regular sample; its reason is that of the last transition."""
@@ -182,7 +200,7 @@ class ExportEvents:
             "cluster": self.board.cluster,
         }
         text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
-        return ExportLine(ts[:10], text, recurs=kind is EventType.SAMPLE)
+        return ExportLine(ts[:10], text, recurs=kind in {EventType.SAMPLE, EventType.STANDBY})
 
 
 def day_at(seconds: float) -> str:

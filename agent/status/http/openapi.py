@@ -13,8 +13,9 @@ from agent.status.changes import TransitionView
 from agent.status.fleet import AgentSummary, FleetView
 from agent.status.history import Range
 from agent.status.json_schema import Count, Json, LinkId, object_schema, schema_of
+from agent.status.moves import MoveView
 from agent.status.native import NativeLink, NativeShovel
-from agent.status.standby import StandbyQueueView, StandbyView
+from agent.status.standby import StandbyInShort, StandbyQueueView, StandbyView
 from agent.status.views import AgentOverview, LinkView, LinkWithHistory
 
 
@@ -61,6 +62,8 @@ NAMED: Final = {
     TransitionView: "Transition",
     StandbyQueueView: "StandbyQueue",
     StandbyView: "Standby",
+    StandbyInShort: "StandbyInShort",
+    MoveView: "Move",
     NativeLink: "NativeLink",
     NativeShovel: "NativeShovel",
 }

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from playwright.sync_api import Page, ViewportSize, expect
 
+from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.failures import alarm_of
 from agent.core.links.lifecycle import Blocked, LinkState, Phase
-from agent.errors import Failure, FailureKind, Side
+from agent.core.migration.objects import queue_key
+from agent.core.model import LinkSettings
+from agent.core.rules.names import MOVE_TAG, STANDBY
+from agent.core.standby.copies import StandbyDoubt
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.status import StandbyStatus
+from agent.errors import Failure, FailureKind, Place, Side
 from agent.status.entry import Gauges
-from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, failed_for, link
+from tests.integration.page.served import (
+    PAUSED,
+    RUNNING,
+    STALLED,
+    STARTING,
+    Served,
+    Shown,
+    failed,
+    failed_for,
+    link,
+    queue_link,
+)
 
 REFUSED: Final = failed("upstream paris: connection refused by paris.example:5672; see that a broker listens there")
 DENIED: Final = failed(
     "upstream oslo: login refused for user fed on oslo.example:5672", FailureKind.LOGIN, permanent=True
 )
 REFUSED_QUEUE: Final = "ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
+NO_EXCHANGE: Final = "no chosen exchange is bound to it: what is published to it by its name can't be copied"
 LONG: Final = "billing.invoices." + "created-and-paid." * 12 + "at-last"
 MARKUP: Final = "<img src=x onerror=\"document.title='owned'\">"
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
@@ -52,6 +72,43 @@ def sixty(served: Served) -> None:
             Shown(link(at * 10 + each, f"x{each}.{at}", upstream=f"dc{at}"), state, cluster=f"site-{at:02}")
             for at, state in enumerate(states)
             for each in range(2)
+        ]
+    )
+
+
+def standby(served: Served, **about: Any) -> None:
+    """Of `origin`, in step unless `about` says otherwise, with three queues in doubt."""
+    queues = [queue_key("shop", name) for name in ("orders", "rpc", "invoices")]
+    reasons = ("messages waited at the source at each look", NO_EXCHANGE, "it has a maximum length")
+
+    def fill() -> None:
+        now = served.board.clock()
+        served.board.standby = StandbyStatus(
+            StandbySettings("origin", {}, 3600.0, 1800.0, None, Place("agent.yaml")),
+            **{
+                "followed_at": now,
+                "depths": dict.fromkeys(queues, (3, 1204)),
+                "depths_at": now,
+                "doubts": tuple(map(StandbyDoubt, queues, reasons)),
+                **about,
+            },
+        )
+
+    served.put([Shown(replace(link(at, name), policy=STANDBY)) for at, name in enumerate(("orders", "events"))])
+    served.do(fill)
+    for entry in served.board:
+        entry.gauges().backlog, entry.gauges().lag = 2, 0.02
+        entry.note_backlog(served.board.clock())
+
+
+def move(served: Served) -> None:
+    """Of three queues, of which one can't be reached."""
+    tag = replace(LinkSettings(), consumer_tag=f"{MOVE_TAG}dc2")
+    links = [replace(queue_link(0x100 + at, f"q{at}", remote=f"q{at}"), settings=tag) for at in range(3)]
+    served.put(
+        [
+            Shown(each, state, "old", Counts(forwarded=1_000), Gauges(backlog=600))
+            for each, state in zip(links, (RUNNING, RUNNING, REFUSED), strict=True)
         ]
     )
 

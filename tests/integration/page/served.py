@@ -60,7 +60,7 @@ def link(
     remote: str = "",
     vhost: str = "/",
     limit: LagCritical | None = None,
-) -> Link:
+) -> ExchangeLink:
     uri = parse(f"amqp://u:s3ntinel@{upstream}.example:5672/%2f")
     return ExchangeLink(
         id=f"{number:08x}",
@@ -75,7 +75,7 @@ def link(
     )
 
 
-def queue_link(number: int, name: str, *, remote: str) -> Link:
+def queue_link(number: int, name: str, *, remote: str) -> QueueLink:
     uri = parse("amqp://u:s3ntinel@origin.example:5672/%2f")
     return QueueLink(
         id=f"{number:08x}",

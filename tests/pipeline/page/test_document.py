@@ -13,6 +13,7 @@ from agent.pipeline.findings.model import (
     LagTime,
     MessageAccount,
     ReportFindings,
+    StandbyTime,
     TimeSpent,
 )
 from agent.pipeline.findings.publish import INCIDENTS_SHOWN, LINKS_SHOWN
@@ -92,6 +93,19 @@ def test_messages_that_max_hops_stopped_are_no_loss() -> None:
     [figure] = re.findall(r"<div[^>]*><dt>Stopped by max-hops</dt>", made)
     assert "data-bucket" not in figure
     assert "Not delivered" not in made
+
+
+def test_standbys_have_a_section_where_there_are_any() -> None:
+    assert 'id="standby"' not in page(findings())
+    longest = Bounds(findings().window.start, findings().window.start + HOUR)
+    kept = StandbyTime("dc2", "origin", 9_999.0, 3_600.0, 0.0, longest, "<b>refused</b>")
+    promoted = StandbyTime("dc3", None, 0.0, 0.0, 60.0, promotions=(longest.end,), promotion_count=3)
+    told = outline(replace(findings(), standbys=(kept, promoted)))
+    text = told.text[told.text.index("In stepOut of step") :]
+    assert "dc2 of origin73.5 %1 h1 h, 1 Oct 00:00" in text
+    assert ": <b>refused</b>" in text
+    assert f"dc3 of no name{TO}{TO}{TO}1 Oct 2026 01:00 UTC, and 2 earlier ones" in text
+    assert "b" not in told.tags - outline(findings()).tags
 
 
 def test_links_lead_to_their_timelines() -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 
 from agent.core.export_event import SCHEMA
 from agent.pipeline.reading import parsing
-from tests.pipeline.lines import line
+from tests.pipeline.lines import line, of_standby
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
@@ -21,6 +21,9 @@ LINES: list[tuple[bytes, str | None]] = [
     (ONE + b"  \r", None),
     (json.dumps(line(3, "running") | {"more": [{}, {"a": {}}, {}]}).encode(), None),
     (json.dumps(line(4, "running") | {"schema": SCHEMA + 1, "forwarded": {"all": [1]}}).encode(), parsing.LATER),
+    (json.dumps(of_standby(5, "in_step")).encode(), None),
+    (json.dumps(of_standby(6, "running")).encode(), parsing.INCOMPLETE),
+    (json.dumps(line(7, "in_step")).encode(), parsing.INCOMPLETE),
     (b"[]", parsing.MALFORMED),
     (b"{}", parsing.INCOMPLETE),
     (b"null", parsing.MALFORMED),

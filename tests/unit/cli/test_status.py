@@ -133,6 +133,17 @@ def test_messages_in_quarantine_have_a_line_of_their_own(found: dict[str, Any], 
     assert [line for line in lines if line.startswith("quarantine")] == expected
 
 
+def test_a_standby_and_a_move_have_a_line_each() -> None:
+    standby = {"of": "origin", "in_step": False, "why_not": ["a link doesn't work", "another reason"]}
+    move = {"queues": 12, "not_working": 1, "waiting": 1_204, "waiting_is_exact": False}
+    lines = screen(VERDICT, overview() | {"standby": standby, "move": move}, causes(0), None)
+    assert "standby     not in step with upstream 'origin': a link doesn't work" in lines
+    assert "move        of 12 queues, 1 link not working; at least 1,204 messages at the source" in lines
+    lines = screen(VERDICT, overview() | {"standby": standby | {"in_step": True, "why_not": []}}, causes(0), None)
+    assert "standby     in step with upstream 'origin'" in lines
+    assert not any(line.startswith("move") for line in screen(VERDICT, overview(), causes(0), None))
+
+
 def test_a_cause_names_some_of_its_links() -> None:
     found = causes(1)
     found["causes"][0] |= {"links": ["a", "b", "c", "d"], "names": ["//orders", "//cart", "shop/x"]}

@@ -12,13 +12,13 @@ from agent.cli.standby import LEFT, NO_STANDBY, NOT_IN_STEP, show
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.migration.objects import queue_key
 from agent.core.rules.names import STANDBY
-from agent.core.standby.copies import StandbyDoubt
+from agent.core.standby.copies import StandbyDoubt, StandbyGone
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.status import StandbyStatus
 from agent.status.board import Board
 from agent.status.entry import Gauges
 from agent.status.metrics import exposition
-from agent.status.standby import StandbyView, standby_view
+from agent.status.standby import LONGEST_SHOWN, MOST_SHOWN, StandbyView, standby_in_short, standby_view
 from tests.unit.core.migration.clusters import ALL, HERE
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import BROKEN, LINK, Clock
@@ -64,6 +64,26 @@ def test_a_link_that_does_not_work() -> None:
     assert "'orders' in vhost '/' (backoff: connection refused)" in found["why_not"][0]
 
 
+def test_in_short_it_is_as_large_with_any_number_of_queues_and_reasons() -> None:
+    made = board()
+    assert made.standby is not None
+    queues = [queue_key("v", f"q{at:03}") for at in range(500)]
+    made.standby.depths = dict.fromkeys(queues, (1, 1))
+    made.standby.doubts = tuple(StandbyDoubt(each, "doubt") for each in reversed(queues))
+    made.standby.trim_doubts = {}
+    made.standby.follow_error = "e" * 5_000
+    made.standby.gone = StandbyGone(vhosts=tuple(f"v{at}" for at in range(500)))
+    found = standby_in_short(made)
+    assert found is not None
+    assert not found["in_step"]
+    assert found["in_doubt"] == 500
+    assert [each["queue"] for each in found["first_in_doubt"]] == ["q000", "q001", "q002", "q003", "q004"]
+    assert len(found["why_not"]) == MOST_SHOWN + 1
+    assert found["why_not"][-1] == "and 496 more reasons"
+    assert max(map(len, found["why_not"])) == LONGEST_SHOWN
+    assert len(seen(made)["why_not"]) > 500
+
+
 async def test_the_metrics() -> None:
     made = board()
     text = b"".join(await exposition(made)).decode()
@@ -79,6 +99,8 @@ async def test_an_agent_without_one(serve: Serve) -> None:
     assert (await served.ask("/api/standby"))[0] == 404
     served.board.standby = board().standby
     assert (await served.ask("/api/standby"))[1]["of"] == "origin"
+    shown = (await served.ask("/api/overview"))[1]["standby"]
+    assert (shown["of"], shown["in_doubt"], shown["first_in_doubt"][0]["queue"]) == ("origin", 1, "q")
 
 
 class Answering:

@@ -16,8 +16,10 @@ import { Fleet } from "./fleet.js";
 import { isLively, matching, ordered, rank } from "./filter.js";
 import { exact, plural } from "./format.js";
 import { format, parse, sortOf } from "./router.js";
+import { Move } from "./move.js";
 import { Quarantine } from "./quarantine.js";
 import { Selection } from "./selection.js";
+import { Standby } from "./standby.js";
 import { Store, totals, wanting } from "./store.js";
 import { Summary } from "./summary.js";
 import { Table } from "./table.js";
@@ -38,6 +40,8 @@ class Page {
   #announcer = new Announcer(byId("announcement"));
   #about = new About(this.#api, this.#store);
   #summary = new Summary();
+  #standby = new Standby();
+  #move = new Move();
   #quarantine = new Quarantine();
   #attention = new Attention(
     (...asked) => this.#ask(...asked),
@@ -314,6 +318,8 @@ class Page {
     const rows = this.#store.rows;
     this.#summary.show(total, this.#route);
     this.#attention.show(this.#causes.found, rows);
+    this.#standby.show(this.#store.about.standby);
+    this.#move.show(this.#store.about.move);
     this.#quarantine.show(rows.values());
     this.#selection.show(rows, this.#route.from);
     if (this.#reorder) this.#arrange(moments.now);

@@ -16,8 +16,11 @@ from structlog.testing import capture_logs
 from agent.amqp.data.splice import Counts
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Failed, LinkState
+from agent.core.rules.names import STANDBY
 from agent.core.settings import Fsync, StatusExportSettings
-from agent.errors import CannotStartError, Failure, FailureKind, Side
+from agent.core.standby.settings import StandbySettings
+from agent.core.standby.status import StandbyStatus
+from agent.errors import CannotStartError, Failure, FailureKind, Place, Side
 from agent.status.board import Board
 from agent.status.entry import Gauges
 from agent.status.export.exporter import MOST_SAMPLES_WAITING, MOST_WAITING, Exporter, WriterThread
@@ -51,6 +54,11 @@ class Exported:
             self.board.put(link, LinkState(), Counts(), Gauges)
         return [link.id for link in links]
 
+    def put_of_standby(self, *, backlog: int) -> None:
+        link = replace(LINK, id="0000000f", policy=STANDBY)
+        self.board.put(link, RUNNING, Counts(), lambda: Gauges(backlog=backlog))
+        self.board[link.id].note_backlog(self.board.clock())
+
     async def stop(self) -> list[Event]:
         await self.exporter.stop()
         assert unfinished(self.directory) == []
@@ -75,6 +83,28 @@ async def test_a_run_begins_beats_and_ends(tmp_path: Path) -> None:
     assert at(found) == ["00:00.250", "00:10.250", "00:20.250", "00:30.250", "00:35.250"]
     assert {event["interval"] for event in found} == {10.0}
     assert (found[0]["cluster"], found[-1]["cluster"]) == (None, "rabbit@dc2")
+
+
+async def test_a_standby_is_told_of_each_interval_once_its_cluster_is_known(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, sample_interval=10.0)
+    await exported.exporter.start()
+    exported.board.standby = standby = StandbyStatus(StandbySettings("origin", {}, None, None, None, Place("f")))
+    await exported.time.advance(15)
+    exported.board.cluster = "rabbit@dc2"
+    await exported.time.advance(10)
+    standby.followed_at = standby.depths_at = exported.board.clock() + 5
+    exported.put_of_standby(backlog=4)
+    await exported.time.advance(10)
+    standby.promoted_at = "2027-01-15T08:00:33Z"
+    found = of(await exported.stop(), type="standby")
+    assert at(found) == ["00:20.250", "00:30.250", "00:35.250"]
+    assert [event["status"] for event in found] == ["not_in_step", "in_step", "promoted"]
+    assert [event["error"] for event in found] == [
+        "definitions were followed not yet; queues were looked at not yet",
+        None,
+        "it was promoted at 2027-01-15T08:00:33Z",
+    ]
+    assert {(event["upstream"], event["link"]) for event in found} == {("origin", None)}
 
 
 async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from agent.status.http.openapi import document
 from tests.unit.core.some_links import queue_link, shovel_link
 from tests.unit.status.serving import Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
+from tests.unit.status.test_moves import moving
+from tests.unit.status.test_standby_view import board as standby_board
 
 DOCUMENT = document("1")
 SHOVEL = replace(shovel_link(), id="5407e100", name="drain")
@@ -75,6 +77,8 @@ async def test_answers_are_as_described(serve: Serve, path: str, method: str) ->
     for link, state in ((SHOVEL, BROKEN), (QUEUE, RUNNING)):
         served.board.put(link, state, Counts(forwarded=1), lambda: Gauges(backlog=3, upstream_cluster="far"))
         served.board.moved(link.id)
+    served.board.put(moving("0b0e0000"), RUNNING, Counts(), Gauges)
+    served.board.standby = standby_board().standby
     answers = DOCUMENT["paths"][path][method]["responses"]
     if path in {"/metrics", "/api/events"}:
         return  # not JSON; tests of their own read them
