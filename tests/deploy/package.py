@@ -148,6 +148,7 @@ def test_the_packaged_service_is_let_do_as_little_as_ours(tmp_path: Path) -> Non
     subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
     unit = tmp_path / "usr/lib/systemd/system/federation-agent.service"
     assert "\nUser=federation-agent\n" in unit.read_text()
+    assert "\nExecStart=/opt/federation-agent/bin/federation-agent run " in unit.read_text()
     done = systemd_analyze("security", "--offline=true", unit)
     found = re.search(r"exposure level for .*: ([\d.]+)", done.stdout)
     assert found, done.stderr

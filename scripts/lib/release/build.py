@@ -176,6 +176,7 @@ def unit() -> str:
         ("[Service]\n", f"ConditionPathExists=/etc/{NAME}/agent.yml\n\n[Service]\n"),
         ("DynamicUser=yes\n", f"User={NAME}\nGroup={NAME}\n"),
         (f"ConfigurationDirectory={NAME}\n", ""),
+        (f"ExecStart=/usr/local/lib/{NAME}/", f"ExecStart=/{HOME}/"),
     ):
         if text.count(found) != 1:
             raise SystemExit(f"the unit has no single {found!r}")
