@@ -138,6 +138,7 @@ def test_the_wheel_knows_its_commit() -> None:
         assert not [name for name in archive.namelist() if not name.startswith(("agent/", "federation_agent-"))]
 
 
+@pytest.mark.timeout(600)  # pip brings the packages
 def test_wheel_and_sdist_are_installed_as_the_documents_say_with_what_is_listed(tmp_path: Path) -> None:
     """By this machine's Python."""
     for each in (*FIRST.glob("*.whl"), *FIRST.glob("*.tar.gz")):
