@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REFRESH: Final = 0.25  # seconds
+_SPARK: Final = {"pyspark", "py4j"}  # installed together
 
 
 def make_report(arguments: Sequence[str]) -> None:
@@ -29,7 +30,7 @@ def make_report(arguments: Sequence[str]) -> None:
     try:
         from agent.pipeline.job import report
     except ModuleNotFoundError as error:
-        if error.name != "pyspark":
+        if error.name not in _SPARK:
             raise
         raise CannotStartError(
             "report needs Spark, which is not installed: the image of the target `report` has it; elsewhere install "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -10,7 +11,19 @@ import typer
 import yaml
 
 from agent.check.findings import Topic
-from agent.cli import agent_commands, deadline, main, options, quarantine, status
+from agent.cli import (
+    agent_commands,
+    deadline,
+    file_commands,
+    main,
+    migrate,
+    migration_status,
+    move,
+    options,
+    quarantine,
+    standby,
+    status,
+)
 from agent.core import export_event
 from agent.core.links.lifecycle import Status
 from agent.core.rules.quarantine import QuarantineReason
@@ -58,14 +71,46 @@ def test_alerts_are_as_severe_as_the_page_says() -> None:
     assert said == {alert["alert"]: alert["labels"]["severity"] for alert in alerts()}
 
 
+def exit_statuses() -> dict[str, set[int]]:
+    """Those that the page names, by command."""
+    found: dict[str, set[int]] = defaultdict(set)
+    number = 0
+    for cells in rows("Exit statuses"):
+        number = int(cells[0] or number)
+        for command in names(cells[1]) or [cells[1]]:
+            found[command].add(number)
+    return found
+
+
 def test_each_exit_status_has_an_entry() -> None:
-    of_all = {options.OK, options.BAD_USE, options.BAD_CONFIGURATION, options.CANNOT_START, options.INTERRUPTED}
-    of_brokers = {options.TROUBLE_WITH_BROKERS, agent_commands.DOWNSTREAM_UNREAD, deadline.NOT_STOPPED}
+    of_all = {options.OK, options.BAD_USE, options.BAD_CONFIGURATION, options.CANNOT_START}
     of_links = {options.UNKNOWN_LINK}
-    of_status = {status.FINE, status.DEGRADED, status.DOWN}
-    of_quarantine = {quarantine.NOT_ALL, quarantine.NO_MESSAGE}
-    said = {int(cells[0]) for cells in rows("Exit statuses") if cells[0]}
-    assert said == of_all | of_brokers | of_links | of_status | of_quarantine
+    assert exit_statuses() == {
+        "all": of_all | {options.TROUBLE_WITH_BROKERS, options.INTERRUPTED},
+        "status": {status.DEGRADED, status.DOWN, status.UNKNOWN},
+        "links": {agent_commands.DOWNSTREAM_UNREAD},
+        "alive": {agent_commands.NOT_ALIVE},
+        "run": {deadline.NOT_STOPPED, options.BAD_CONFIGURATION},
+        "validate": {options.BAD_CONFIGURATION},
+        "check": {options.TROUBLE_WITH_BROKERS},
+        "topology": {options.TROUBLE_WITH_BROKERS},
+        "plan": {file_commands.CHANGES},
+        "migrate": {migration_status.NOT_SAFE, migrate.NOT_SAFE},
+        "standby": {standby.NOT_IN_STEP, standby.LEFT, standby.NO_STANDBY},
+        "quarantine": {quarantine.NOT_ALL, quarantine.NO_MESSAGE},
+        "move": {move.SOME_LEFT, move.NONE_THERE},
+        **dict.fromkeys(("describe", "events", "restart", "pause", "resume", "ack", "forget"), of_links),
+    }
+
+
+def test_the_exit_statuses_that_a_command_s_help_names_are_among_them() -> None:
+    said, looked_at = exit_statuses(), 0
+    for name, command in typer.main.get_command(main.app).commands.items():  # type: ignore[attr-defined]
+        for each in (command, *getattr(command, "commands", {}).values()):
+            numbers = {int(found) for found in re.findall(r"\b\d\b", (each.help or "").partition("Exit status: ")[2])}
+            looked_at += bool(numbers)
+            assert numbers - {options.OK} <= said[name], each.name
+    assert looked_at > 5
 
 
 def test_exit_statuses_are_of_commands_that_exist() -> None:

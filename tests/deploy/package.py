@@ -19,7 +19,9 @@ from typing import Final
 import pytest
 
 from agent.version import VERSION
+from tests.acceptance.command import ROOT
 from tests.deploy.image import INSTALLED, MARK, configuration_for, sites
+from tests.deploy.test_install import FOLDER
 from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
 from tests.integration.federation.sites import Site
 from tests.lab import processes
@@ -32,6 +34,7 @@ BUILT: Final = Path(os.environ["FEDERATION_AGENT_PACKAGES"]).absolute()
 ROOTS: Final = Path(os.environ["FEDERATION_AGENT_ROOTS"]).absolute()
 FIRST: Final = BUILT / "first"
 DEBIANS: Final = {"bookworm": "deb12", "trixie": "deb13"}
+OWN: Final = "federation-agent"
 PYTHON: Final = "/opt/federation-agent/bin/python"
 CONFIGURATION: Final = "/etc/federation-agent/agent.yml"
 # Records what is asked of systemd, which doesn't run there.
@@ -135,6 +138,33 @@ def test_the_wheel_knows_its_commit() -> None:
         assert not [name for name in archive.namelist() if not name.startswith(("agent/", "federation_agent-"))]
 
 
+@pytest.mark.timeout(600)  # pip brings the packages
+def test_wheel_and_sdist_are_installed_as_the_documents_say_with_what_is_listed(tmp_path: Path) -> None:
+    """By this machine's Python."""
+    for each in (*FIRST.glob("*.whl"), *FIRST.glob("*.tar.gz")):
+        shutil.copy(each, tmp_path)
+    text = (ROOT / "docs/install.md").read_text().partition("### From wheel or sdist")[2]
+    steps = text.partition("```text\n")[2].partition("```")[0].replace(FOLDER, str(tmp_path / "there"))
+    said = at(tmp_path, steps)
+    assert said.splitlines()[-1].startswith(f"federation-agent {VERSION} (build ")
+    python = tmp_path / "there/bin/python"
+    found = json.loads(at(tmp_path, f"{python} -I -c '{INSTALLED}'"))
+    [file] = FIRST.glob(f"federation-agent-{VERSION}.cdx.json")
+    listed = {each["name"]: each["version"] for each in json.loads(file.read_text())["components"]}
+    assert {name: found[name] for name in found.keys() - {"pip", "setuptools"}} == listed | {OWN: VERSION}
+
+    pip, unpacked = f"{python} -m pip install", tmp_path / f"federation_agent-{VERSION}"
+    at(unpacked, f"{pip} --require-hashes --only-binary :all: --requirement locks/build.lock")
+    at(unpacked, f"{pip} --no-build-isolation --no-deps --force-reinstall .")
+    assert at(tmp_path, f"{python.with_name(OWN)} --version") == said.splitlines()[-1] + "\n"
+
+
+def at(folder: Path, script: str) -> str:
+    done = subprocess.run(["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, (script, done.stdout, done.stderr)
+    return done.stdout
+
+
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian can't be installed here")
 @pytest.mark.parametrize("package", sorted(FIRST.glob("*.deb")), ids=lambda path: path.name)
 def test_lintian_finds_no_error(package: Path) -> None:
@@ -148,6 +178,7 @@ def test_the_packaged_service_is_let_do_as_little_as_ours(tmp_path: Path) -> Non
     subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
     unit = tmp_path / "usr/lib/systemd/system/federation-agent.service"
     assert "\nUser=federation-agent\n" in unit.read_text()
+    assert "\nExecStart=/opt/federation-agent/bin/federation-agent run " in unit.read_text()
     done = systemd_analyze("security", "--offline=true", unit)
     found = re.search(r"exposure level for .*: ([\d.]+)", done.stdout)
     assert found, done.stderr
@@ -183,6 +214,14 @@ def test_what_is_listed_is_what_is_installed(installed: Debian) -> None:
     assert {each["name"]: each["version"] for each in listed["components"]} | {"federation-agent": VERSION} == found
     assert listed == json.loads((installed.root / "usr/share/doc/federation-agent/sbom.cdx.json").read_text())
     assert all(each.get("licenses") for each in listed["components"])
+
+
+def test_the_documents_are_there(installed: Debian) -> None:
+    documents = installed.root / "usr/share/doc/federation-agent"
+    assert (documents / "docs/install.md").read_text() == (ROOT / "docs/install.md").read_text()
+    changes = gzip.decompress((documents / "changelog.gz").read_bytes()).decode()
+    assert "see CHANGELOG.md" in changes
+    assert f"\n## {VERSION}\n" in (documents / "CHANGELOG.md").read_text()
 
 
 def test_the_shell_and_man_know_the_commands(installed: Debian) -> None:

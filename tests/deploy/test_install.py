@@ -23,7 +23,7 @@ from tests.acceptance.command import ROOT
 from tests.acceptance.test_documents import DOCUMENTS, INSTALL
 from tests.deploy.test_systemd import UNIT
 
-FOLDER: Final = "/opt/federation-agent"
+FOLDER: Final = "/usr/local/lib/federation-agent"
 PIP: Final = f"{FOLDER}/bin/python -m pip install "
 PACKAGES: Final = Path(sysconfig.get_path("purelib"))
 OF_BUILD: Final = ("agent", "locks", "pyproject.toml", "README.md", "LICENSE")

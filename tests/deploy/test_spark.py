@@ -46,7 +46,7 @@ CLUSTER_REPORT: Final = 500.0
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for unit in (*SERVICES, TIMER):
         here = tmp_path / unit.name
-        here.write_text(unit.read_text().replace("/opt/federation-agent/bin/federation-agent", COMMAND))
+        here.write_text(unit.read_text().replace("/usr/local/lib/federation-agent/bin/federation-agent", COMMAND))
     done = systemd_analyze("verify", "--man=no", *(tmp_path / unit.name for unit in (*SERVICES, TIMER)))
     assert (done.returncode, [text for text in done.stderr.splitlines() if "federation-report" in text]) == (0, [])
 

@@ -24,7 +24,7 @@ def systemd_analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     here = tmp_path / UNIT.name
-    here.write_text(UNIT.read_text().replace("/opt/federation-agent/bin/federation-agent", COMMAND))
+    here.write_text(UNIT.read_text().replace("/usr/local/lib/federation-agent/bin/federation-agent", COMMAND))
     done = systemd_analyze("verify", "--man=no", here)
     assert (done.returncode, [line for line in done.stderr.splitlines() if UNIT.name in line]) == (0, []), done.stderr
 

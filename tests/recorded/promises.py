@@ -14,9 +14,22 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import typer
 
-from agent.cli import agent_commands, deadline, file_commands, move, options, quarantine, remote, status
+from agent.cli import (
+    agent_commands,
+    deadline,
+    file_commands,
+    migrate,
+    migration_status,
+    move,
+    options,
+    quarantine,
+    remote,
+    standby,
+    status,
+)
 from agent.cli.main import app
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, Reason
+from agent.definitions.models.migration import MigrationModel
 from agent.definitions.schema import build_schema
 from agent.pipeline.options import parser
 from agent.pipeline.schema import VERSION
@@ -40,8 +53,11 @@ EXIT_STATUSES: Final = {
     ),
     agent_commands: ("DOWNSTREAM_UNREAD", "NOT_ALIVE"),
     file_commands: ("CHANGES",),
+    migrate: ("NOT_SAFE",),
+    migration_status: ("NOT_SAFE",),
     move: ("SOME_LEFT", "NONE_THERE"),
     quarantine: ("NOT_ALL", "NO_MESSAGE"),
+    standby: ("NOT_IN_STEP", "LEFT", "NO_STANDBY"),
     status: ("FINE", "DEGRADED", "DOWN", "UNKNOWN"),
     deadline: ("NOT_STOPPED",),
 }
@@ -105,6 +121,8 @@ def _configuration() -> Iterator[str]:
     schema = build_schema()
     places = _shape(schema, "", schema["$defs"])
     yield from (f"configuration {each}" for each in places if not each.startswith("vhosts?.*."))  # as at the top
+    migration = build_schema(MigrationModel)
+    yield from (f"migration {each}" for each in _shape(migration, "", migration["$defs"]))
 
 
 def _api() -> Iterator[str]:

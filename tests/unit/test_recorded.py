@@ -35,7 +35,9 @@ def test_what_is_promised_is_as_recorded() -> None:
         "configuration agent?.stall-after? default 30.0",
         "environment FEDERATION_AGENT_CONFIG",
         "exit options CANNOT_START: 3",
+        "exit standby NO_STANDBY: 5",
         "export forwarded: long",
+        "migration vhosts.*.queues?.*.convert? = quorum",
         "metric federation_agent_link_state gauge {kind, vhost, name, upstream, state}",
         "table availability.up_seconds: decimal(18,6)",
     ],
@@ -69,3 +71,9 @@ def test_manifests_name_the_image_of_this_version(path: Path) -> None:
 
 def test_the_changelog_begins_with_this_version() -> None:
     assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
+
+
+def test_artefacts_in_the_documents_are_of_this_version() -> None:
+    found = re.findall(r"federation[-_]agent[-_:](\d+(?:\.\d+)*)", (ROOT / "docs/install.md").read_text())
+    assert len(found) > 3
+    assert set(found) == {VERSION}

@@ -59,6 +59,8 @@ def main(source: Path, output: Path, work: Path) -> None:
     for debian in DEBIANS:
         there = package_of(debian, wheel, output, work / str(debian.release))
     needed = sbom.locked(BARE_LOCK, DEBIANS[-1].environment)
+    if found := sbom.differences(needed, {name: there[name] for name in needed.keys() & there.keys()}):
+        raise SystemExit(f"what the wheel needs is not what is there: {'; '.join(found)}")
     contents = sbom.document("wheel and sdist", VERSION, needed, there, epoch=EPOCH)
     (output / f"{NAME}-{VERSION}.cdx.json").write_text(contents)
 
@@ -162,8 +164,10 @@ def system_files(tree: Path, version: str, contents: str) -> None:
     put(documents / "sbom.cdx.json", contents)
     day = said("date", "--utc", f"--date=@{EPOCH}", "--rfc-email")
     maintainer = next(line for line in Path("deploy/debian/control").read_text().splitlines() if "Maintainer" in line)
-    changes = f"{NAME} ({version}) stable; urgency=medium\n\n  * Version {VERSION}.\n\n"
+    changes = f"{NAME} ({version}) stable; urgency=medium\n\n  * Version {VERSION}: see CHANGELOG.md.\n\n"
     put_compressed(documents / "changelog", f"{changes} -- {maintainer.partition(': ')[2]}  {day}\n")
+    for each in (Path("CHANGELOG.md"), *Path("docs").glob("*.md")):
+        put(documents / each, each.read_text(encoding="utf-8"))
     for folder in EXAMPLES:
         shutil.copytree(folder, documents / "examples" / Path(folder).name)
     put(tree / "usr/share/lintian/overrides" / NAME, Path("deploy/debian/lintian-overrides").read_text())
@@ -176,6 +180,7 @@ def unit() -> str:
         ("[Service]\n", f"ConditionPathExists=/etc/{NAME}/agent.yml\n\n[Service]\n"),
         ("DynamicUser=yes\n", f"User={NAME}\nGroup={NAME}\n"),
         (f"ConfigurationDirectory={NAME}\n", ""),
+        (f"ExecStart=/usr/local/lib/{NAME}/", f"ExecStart=/{HOME}/"),
     ):
         if text.count(found) != 1:
             raise SystemExit(f"the unit has no single {found!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,41 +36,49 @@ def completions() -> Iterator[tuple[str, str]]:
 
 
 def pages(epoch: int) -> Iterator[tuple[str, str]]:
-    group: Any = typer.main.get_command(app)
-    below = {NAME: group}
-    for name, command in group.commands.items():
-        below[f"{NAME}-{name}"] = command
-        below |= {f"{NAME}-{name}-{each}": inner for each, inner in getattr(command, "commands", {}).items()}
-    for name, command in below.items():
-        shown = list(_report(parser()) if name == f"{NAME}-report" else _command(name, command, below))
-        yield (
-            f"usr/share/man/man1/{name}.1",
-            "\n".join([*_head(name, command, epoch), *shown, *_end(name, below)]) + "\n",
-        )
+    below = dict(_with_all_below(NAME, typer.main.get_command(app)))
+    for words, command in below.items():
+        shown = _report(parser()) if words == f"{NAME} report" else _command(words, command)
+        lines = [*_head(words, command, epoch), *shown, *_end(words, below)]
+        yield f"usr/share/man/man1/{_page(words)}.1", "\n".join(lines) + "\n"
 
 
-def _head(name: str, command: Any, epoch: int) -> Iterator[str]:
+def _with_all_below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """A command, and those of a group, by the words that call them."""
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _with_all_below(f"{words} {name}", inner)
+
+
+def _page(words: str) -> str:
+    return words.replace(" ", "-")
+
+
+def _summary_and_more(command: Any) -> tuple[str, str]:
+    """The first sentence of its help, and what follows."""
+    first, _, others = (command.help or "").strip().partition("\n\n")
+    summary, _, more = " ".join(first.split()).partition(". ")
+    return summary.rstrip("."), f"{more}\n\n{others}".strip()
+
+
+def _head(words: str, command: Any, epoch: int) -> Iterator[str]:
     day = datetime.fromtimestamp(epoch, UTC).date().isoformat()
-    summary = (command.help or "").strip().partition("\n")[0].rstrip(".")
-    yield f'.TH {name.upper()} 1 {day} "{NAME} {VERSION}" "User Commands"'
+    summary, _ = _summary_and_more(command)
+    yield f'.TH {_page(words).upper()} 1 {day} "{NAME} {VERSION}" "User Commands"'
     yield ".SH NAME"
-    yield f"{_plain(name)} \\- {_plain(summary)}"
+    yield f"{_plain(_page(words))} \\- {_plain(summary)}"
 
 
-def _command(name: str, command: Any, below: dict[str, Any]) -> Iterator[str]:
-    words = name.replace(f"{NAME}-", f"{NAME} ", 1)
-    words = words.replace("quarantine-", "quarantine ")
+def _command(words: str, command: Any) -> Iterator[str]:
     arguments = " ".join(each.name.upper() for each in command.params if each.param_type_name == "argument")
     more = "\\fICOMMAND\\fR ..." if hasattr(command, "commands") else f"\\fI{arguments}\\fR" if arguments else ""
     yield from (".SH SYNOPSIS", f"\\fB{_plain(words)}\\fR [\\fIOPTIONS\\fR] {more}".rstrip())
-    if text := (command.help or "").strip().partition("\n")[2].strip():
-        yield from (".SH DESCRIPTION", *_paragraphs(text))
-    inner = getattr(command, "commands", {})
-    if inner:
+    if more_text := _summary_and_more(command)[1]:
+        yield from (".SH DESCRIPTION", *_paragraphs(more_text))
+    if inner := getattr(command, "commands", {}):
         yield ".SH COMMANDS"
-        for each in inner:
-            summary = below[f"{name}-{each}"].help.strip().partition("\n")[0]
-            yield from (".TP", f"\\fB{_plain(each)}\\fR", _plain(summary))
+        for name, each in inner.items():
+            yield from (".TP", f"\\fB{_plain(name)}\\fR", f"{_plain(_summary_and_more(each)[0])}.")
     yield ".SH OPTIONS"
     for each in command.params:
         if each.param_type_name == "option":
@@ -89,19 +97,20 @@ def _report(found: argparse.ArgumentParser) -> Iterator[str]:
     yield from (".SH SYNOPSIS", f"\\fB{_plain(found.prog)}\\fR [\\fIOPTIONS\\fR]", ".SH DESCRIPTION")
     yield from (_plain(found.description or ""), ".SH OPTIONS")
     for each in found._actions:  # noqa: SLF001 - argparse shows them in no other way
-        value = "" if each.nargs == 0 else f" \\fI{_plain(each.metavar or '|'.join(each.choices or ()))}\\fR"
+        name = each.metavar if isinstance(each.metavar, str) else "|".join(each.choices or ())
+        value = "" if each.nargs == 0 else f" \\fI{_plain(name)}\\fR"
         yield from (".TP", ", ".join(f"\\fB{_plain(one)}\\fR" for one in each.option_strings) + value)
         yield _plain((each.help or "").replace("%%", "%"))
 
 
-def _end(name: str, below: dict[str, Any]) -> Iterator[str]:
-    if name == NAME:
+def _end(words: str, below: Iterable[str]) -> Iterator[str]:
+    if words == NAME:
         yield from (".SH EXIT STATUS", *_exit_statuses(), ".SH FILES")
         for path, what in FILES:
             yield from (".TP", f"\\fI{_plain(path)}\\fR", what)
     yield ".SH SEE ALSO"
-    others = [NAME] if name != NAME else [each for each in below if each != NAME]
-    yield ",\n".join(f"\\fB{_plain(each)}\\fR(1)" for each in others)
+    others = [NAME] if words != NAME else [each for each in below if each != NAME]
+    yield ",\n".join(f"\\fB{_plain(_page(each))}\\fR(1)" for each in others)
 
 
 def _exit_statuses() -> Iterator[str]:

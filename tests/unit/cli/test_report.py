@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from agent.cli.options import CANNOT_START
 from agent.cli.report import in_short
+
+# As on a host without the packages: nothing was imported before, and nothing finds them.
+WITHOUT: Final = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pyspark", "py4j"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+
+from agent.cli.main import run
+
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_where_spark_is_missing_it_says_so_and_how_to_have_it(tmp_path: Path) -> None:
+    report = ["report", "--input", str(tmp_path), "--output", str(tmp_path / "tables")]
+    done = subprocess.run([sys.executable, "-c", WITHOUT, *report], capture_output=True, text=True, check=False)
+    assert done.returncode == CANNOT_START, done.stderr
+    assert done.stderr.startswith("report needs Spark, which is not installed: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_one_of_a_kind_is_singular_and_many_have_commas() -> None:
