@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.integration.federation.running import Agent
@@ -43,18 +44,19 @@ class StandbyScene:
         self.source.bind(name="audit", exchange="audit")
         self.source_node.admin.bind(VHOST, "orders", "audit", "#", to_exchange=True)
 
-    def write(self, **more: Any) -> None:
-        origin = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
+    def write(self, origin: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> None:
+        """`origin` is what is unusual about the upstream."""
+        source = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
         standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "1h"} | more
-        self.agent.write(upstreams={"origin": origin}, standby=standby)
+        self.agent.write(upstreams={"origin": source | dict(origin)}, standby=standby)
 
     def start(self) -> None:
         self.write()
         self.agent.start()
 
-    def run(self, *arguments: str, status: int = 0) -> dict[str, Any]:
+    def run(self, *arguments: str, status: int = 0, deadline: float = 120) -> dict[str, Any]:
         command = ("standby", *arguments, "--format", "json")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=120)
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=deadline)
         assert ran.status == status, ran
         assert "guest" not in ran.out + ran.err
         found: dict[str, Any] = json.loads(ran.out)
