@@ -36,8 +36,10 @@ from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import NAME, SETTLING, Move, demand_there
 from agent.tasks import gather_both
 
+FIGURES_LATE: Final = 10.0
+"""Brokers' figures are up to so many seconds old."""
 QUIET_FOR: Final = 15.0
-"""Seconds in which no figure changes; brokers' are up to ten seconds old."""
+"""Seconds in which no figure changes."""
 DRAINED_WITHIN: Final = 600.0
 BETWEEN: Final = 2.0
 AT_A_TIME: Final = 8
@@ -116,21 +118,25 @@ class SwitchingOver:
         return {uri.login[0] for uri in end.uris}
 
     async def wait_until_drained(self) -> None:
-        """Until the links have brought everything and nothing changes on either side. Raises BrokerError."""
+        """Until nothing changes on either side, and the queue of each link was seen empty since: later there are only
+        probes in it. Raises BrokerError."""
         ends = self._clock() + DRAINED_WITHIN
         before: object = None
-        since = 0.0
+        since, emptied = 0.0, frozenset[ObjectKey]()
         while True:
             there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
-            of_links = {key: depth for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX)}
-            waiting = sum(depth or 0 for depth in of_links.values())
-            unknown = [str(key) for key, depth in of_links.items() if depth is None]
+            of_links = {key: there.pop(key) for key in tuple(there) if key.name.startswith(QUEUE_PREFIX)}
             now = self._clock()
-            if (there, here) != before or waiting or unknown:
-                before, since = (there, here), now
-            elif now - since >= QUIET_FOR:
+            if (there, here) != before:
+                before, since, emptied = (there, here), now, frozenset()
+            if now - since >= FIGURES_LATE:
+                emptied |= {key for key, depth in of_links.items() if depth == 0}
+            left = {key: depth for key, depth in of_links.items() if key not in emptied}
+            if not left and now - since >= QUIET_FOR:
                 return
+            waiting = sum(depth or 0 for depth in left.values())
             if now > ends:
+                unknown = [str(key) for key, depth in left.items() if depth is None]
                 why = f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES
                 if unknown:
                     why = f"the source doesn't show how much waits in {listed(unknown, MOST_NAMED)}"

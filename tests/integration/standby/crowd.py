@@ -1,5 +1,5 @@
-"""Users of a source: publishers of numbered messages, and consumers that come, go, hold, return and die; and what became
-of each message of each queue."""
+"""Users of a source: publishers of numbered messages, and consumers that come, go, hold, return and die; and what
+became of each message of each queue."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.preloaded import Started
 from tests.lab.waiting import eventually
 
 VHOST: Final = "shop"
@@ -61,6 +62,15 @@ class StandbyScene:
         assert "guest" not in ran.out + ran.err
         found: dict[str, Any] = json.loads(ran.out)
         return found
+
+    def begin_switchover(self) -> Started:
+        """As a process of its own, which writes to `switchover`."""
+        command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
+        return self.lab.agents.start(command, output=self.switchover)
+
+    @property
+    def switchover(self) -> Path:
+        return self.directory / "switchover.out"
 
     def status(self) -> dict[str, Any]:
         command = ("standby", "status", "-c", "agent.yaml", "--format", "json")
