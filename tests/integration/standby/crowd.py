@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -71,7 +71,7 @@ class Crowd:
 
     def __init__(self, site: Site, to_source: Proxy, *, seed: int = 1) -> None:
         self.fates: dict[str, Fate] = {}
-        self.published = 0
+        self.published: dict[int, float] = {}
         self._site, self._proxy = site, to_source
         self._random = random.Random(seed)
         self._bound: dict[str, list[tuple[str, frozenset[str]]]] = {each: [] for each in EXCHANGES}
@@ -121,7 +121,7 @@ class Crowd:
             repeated[name] = sorted(again.elements())
         fates = self.fates.values()
         return Accounted(
-            self.published,
+            len(self.published),
             sum(len(each.entered) for each in fates),
             sum(len(each.consumed) for each in fates),
             sum(len(each.in_doubt) for each in fates),
@@ -159,7 +159,7 @@ class Crowd:
         body = str(number).encode().ljust(200)
         message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
         await to.publish(message, key, mandatory=True)
-        self.published += 1
+        self.published[number] = time.monotonic()
         for each in (exchange, "audit") if exchange == "orders" else (exchange,):
             for queue, keys in self._bound[each]:
                 if key in keys:
@@ -188,8 +188,7 @@ class _Consumer:
         self._left_in_order = False
         self._holds: set[asyncio.Task[None]] = set()
 
-    async def run(self, is_over: object) -> None:
-        assert callable(is_over)
+    async def run(self, is_over: Callable[[], bool]) -> None:
         connection = await aio_pika.connect(self._dying_uri if self._how == "dies" else self._uri, timeout=5)
         try:
             channel = await connection.channel()
@@ -197,7 +196,7 @@ class _Consumer:
             queue = await channel.get_queue(self._queue, ensure=False)
             tag = await queue.consume(self._took)
             ends = time.monotonic() + self._random.uniform(2, 8)
-            while time.monotonic() < ends and not is_over() and not connection.is_closed:
+            while time.monotonic() < ends and not is_over() and not connection.is_closed:  # noqa: ASYNC110 - a thread's
                 await asyncio.sleep(0.1)
             await queue.cancel(tag)
             await asyncio.gather(*self._holds, return_exceptions=True)

@@ -63,6 +63,13 @@ class StandbyScene:
         found: dict[str, Any] = json.loads(ran.out)
         return found
 
+    def refused(self, *arguments: str, deadline: float = 120) -> str:
+        """What a command says that ends with status 4."""
+        ran = self.lab.agents.run(("standby", *arguments), cwd=self.agent.directory, environment={}, deadline=deadline)
+        assert ran.status == 4, ran
+        assert "guest:" not in ran.out + ran.err
+        return ran.out + ran.err
+
     def begin_switchover(self) -> Started:
         """As a process of its own, which writes to `switchover`."""
         command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
