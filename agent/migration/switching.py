@@ -205,8 +205,8 @@ class SwitchingOver:
         await self._each(queues, self._drop)
         if not found.problems:
             for each in queues:
-                if (more := await self._settled(each, looks=1) - (each.kept or 0)) > 0:
-                    left[each.key] = f"{counted(more, 'message')} more than was moved is in it"
+                if (more := await self._settled(each, looks=1) - each.there) > 0:
+                    left[each.key] = f"{counted(more, 'message')} more than waited at the source"
             await record.note(is_done=True)
         return found
 
@@ -241,7 +241,7 @@ class SwitchingOver:
         return queues
 
     async def _count_old(self, queue: SwitchedQueue) -> None:
-        queue.old = await self._settled(queue)
+        queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
 
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
@@ -298,10 +298,10 @@ class SwitchingOver:
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
 
-    async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS) -> int:
+    async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS, is_source: bool = False) -> int:
         """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""
         before, same = -1, 0
-        async with await self._connected(queue) as connection:
+        async with await self._connected(queue, is_source=is_source) as connection:
             while True:
                 found = int((await demand_there(connection, "queue", queue.key.name))["messages"])
                 before, same = found, same + 1 if found == before else 1
@@ -309,8 +309,8 @@ class SwitchingOver:
                     return found
                 await self._sleep(SETTLING)
 
-    async def _connected(self, queue: SwitchedQueue) -> Connection:
-        end = self._end(queue.key.vhost)
+    async def _connected(self, queue: SwitchedQueue, *, is_source: bool = False) -> Connection:
+        end = self._source_end(queue.key.vhost) if is_source else self._end(queue.key.vhost)
         return await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost)
 
     def _end(self, vhost: str) -> End:

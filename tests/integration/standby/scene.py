@@ -17,6 +17,7 @@ from tests.lab.preloaded import Started
 from tests.lab.waiting import eventually
 
 VHOST: Final = "shop"
+HURRIED: Final = "tests.integration.standby.hurried"
 IN_STEP_WITHIN: Final = 60.0
 
 

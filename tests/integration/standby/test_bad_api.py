@@ -10,12 +10,11 @@ import pytest
 
 from agent.core.rules.names import PROMOTED
 from tests.hostile.api import JSON, HostileApi, Misbehaviour, hostile_api
-from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
-HURRIED: Final = "tests.integration.standby.hurried"
 HTML: Final = {"Content-Type": "text/html"}
 STAYS_FOR: Final = 8.0
 TRIMMED_WITHIN: Final = 120.0
@@ -69,8 +68,7 @@ def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
     follow(standby, api.uri)
     for name, wanted in GARBAGE.items():
         api.misbehaviour = wanted
-        found = eventually(lambda: _not_in_step(standby), 30, what=f"{name} is noticed")
-        assert any(wanted.shows in why for why in found), (name, found)
+        wait_told(standby, wanted.shows)
         ran = standby.refused("promote", "-c", "agent.yaml", "--switchover")
         assert "isn't in step" in ran
         assert wanted.shows in ran, name
@@ -79,6 +77,12 @@ def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
     api.misbehaviour = None
     standby.wait_in_step()
     eventually(lambda: here(standby) == [0, 0], TRIMMED_WITHIN, what="copies are trimmed")
+
+
+def wait_told(standby: StandbyScene, shows: str, deadline: float = 60) -> None:
+    """Until that is why it isn't in step."""
+    what = f"{shows} is why it isn't in step"
+    eventually(lambda: any(shows in why for why in _not_in_step(standby)), deadline, what=what)
 
 
 def _not_in_step(standby: StandbyScene) -> list[str]:
@@ -132,8 +136,7 @@ def test_commands_end_in_time_while_it_hangs(standby: StandbyScene, proxy_to: Ca
     said = standby.refused("promote", "-c", "agent.yaml", "--switchover")
     assert "no answer within 30 s" in said
     assert time.monotonic() - began < ENDS_WITHIN
-    found_not = eventually(lambda: _not_in_step(standby), 60, what="that it hangs is noticed")
-    assert any("no answer within 30 s" in why for why in found_not), found_not
+    wait_told(standby, "no answer within 30 s")
     assert here(standby) == before
     began = time.monotonic()
     done = standby.run("promote", "-c", "agent.yaml", "--failover")

@@ -15,6 +15,7 @@ from tests.integration.standby.scene import VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.proxy import Proxy
+from tests.lab.user_program import depth
 from tests.lab.waiting import eventually
 
 QUEUES: Final = {"q1": {}, "q2": {}, "q3": {"x-queue-type": "quorum"}, "q4": {"x-queue-type": "quorum"}}
@@ -82,6 +83,7 @@ def test_nothing_is_lost_wherever_it_is_killed(standby: StandbyScene, proxy_to: 
         "waiting": lambda: output.exists() and "waiting until nothing moves" in output.read_text(),
         "promoted": lambda: killed.noted(PROMOTED) is not None,
         "counted": lambda: bool(killed.queues),
+        "moving": lambda: any(0 < depth(standby.source.uri, name) < KEPT for name in QUEUES),
         "moved": lambda: any(each["kept"] is not None for each in killed.queues),
         "taking": lambda: any(each["taking"] for each in killed.queues),
     }

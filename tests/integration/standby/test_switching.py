@@ -100,7 +100,7 @@ def test_what_comes_meanwhile_costs_no_moved_message(waiting: StandbyScene) -> N
     late = ["retried 0", "retried 1"]
     found = run(waiting, before_drop=lambda: waiting.here.publish(late, exchange="orders"))
     assert found.problems == []
-    assert list(found.inexact.values()) == ["2 messages more than was moved is in it"]
+    assert list(found.inexact.values()) == ["2 messages more than waited at the source"]
     assert waiting.here.take(5, queue="work") == [*WAITING, *late]
 
 
