@@ -45,9 +45,14 @@ class InterruptedHereError(Exception):
 class Watched(SwitchingOver):
     """Does something before a step of the only queue, or after its copies were acknowledged."""
 
+    before_moving: Callable[[], object] = staticmethod(lambda: None)
     before_drop: Callable[[], object] = staticmethod(lambda: None)
     before_taking: Callable[[], object] = staticmethod(lambda: None)
     after_taking: Callable[[], object] = staticmethod(lambda: None)
+
+    async def _move(self, queue: SwitchedQueue) -> None:
+        self.before_moving()
+        await super()._move(queue)
 
     async def _drop(self, queue: SwitchedQueue) -> None:
         self.before_drop()
@@ -119,6 +124,16 @@ def test_it_goes_on_where_it_was_interrupted(waiting: StandbyScene, step: str) -
     found = run(waiting, begins=False)
     assert (found.problems, found.inexact) == ([], {})
     assert waiting.here.take(3, queue="work") == WAITING
+
+
+@pytest.mark.thorough
+def test_what_comes_twice_since_a_move_was_interrupted_is_said(waiting: StandbyScene) -> None:
+    run_interrupted(waiting, "before_moving")
+    waiting.here.publish(WAITING[:1], exchange="orders")  # as one that was confirmed, and not acknowledged
+    found = run(waiting, begins=False)
+    assert found.problems == []
+    assert list(found.inexact.values()) == ["1 message more than waited at the source"]
+    assert waiting.here.take(4, queue="work") == [WAITING[0], *WAITING]
 
 
 @pytest.mark.thorough
