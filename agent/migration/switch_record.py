@@ -77,6 +77,6 @@ def _as_json(queue: SwitchedQueue) -> dict[str, Any]:
 
 
 def _from_json(entry: Mapping[str, Any]) -> SwitchedQueue:
-    counts = {name: int(entry[name]) for name in _COUNTED}
+    old, there, moved, left, taking = (int(entry[name]) for name in _COUNTED)
     kept = None if entry["kept"] is None else int(entry["kept"])
-    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), kept=kept, **counts)
+    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), old, there, moved, kept, left, taking)

@@ -17,6 +17,6 @@ def _hurried(settings: StandbySettings) -> TrimRule:
 
 
 if __name__ == "__main__":
-    standby.rule_of = _hurried
+    standby.rule_of = _hurried  # type: ignore[attr-defined]
     standby.BETWEEN /= FASTER  # type: ignore[misc]
     main()

@@ -14,7 +14,7 @@ from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
-from tests.lab.waiting import eventually
+from tests.lab.waiting import NeverHappenedError, eventually
 
 VHOST: Final = "shop"
 HURRIED: Final = "tests.integration.standby.hurried"
@@ -46,11 +46,12 @@ class StandbyScene:
         self.source.bind(name="audit", exchange="audit")
         self.source_node.admin.bind(VHOST, "orders", "audit", "#", to_exchange=True)
 
-    def write(self, origin: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> None:
-        """`origin` is what is unusual about the upstream."""
+    def write(self, origin: Mapping[str, Any] = MappingProxyType({}), *, name: str = "", **more: Any) -> None:
+        """`origin` is what is unusual about the upstream, `name` that of the agent."""
         source = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
         standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "1h"} | more
-        self.agent.write(upstreams={"origin": source | dict(origin)}, standby=standby)
+        agent = self.agent.settings(**({"name": name} if name else {}))
+        self.agent.write(upstreams={"origin": source | dict(origin)}, standby=standby, agent=agent)
 
     def start(self) -> None:
         self.write()
@@ -91,7 +92,11 @@ class StandbyScene:
             found = self.status()
             return found if found.get("in_step") else {}
 
-        return eventually(is_in_step, IN_STEP_WITHIN, what=f"in step, not {self.status()}")
+        try:
+            return eventually(is_in_step, IN_STEP_WITHIN, what="in step")
+        except NeverHappenedError as error:
+            error.add_note(str(self.status().get("why_not")))
+            raise
 
     def depths(self) -> dict[str, tuple[int | None, int | None]]:
         return {each["queue"]: (each["source"], each["here"]) for each in self.status().get("queues", ())}

@@ -40,7 +40,7 @@ def test_one_takes_copies_out_and_the_other_goes_on(standby: StandbyScene, agent
     scenes = standby, replace(standby, agent=agent_of(standby.node))
     standby.fill()
     for number, scene in enumerate(scenes):
-        scene.write(agent=scene.agent.settings(name=f"agent {number}"), trim={"after": "5m"})
+        scene.write(name=f"agent {number}", trim={"after": "5m"})
         scene.agent.start(HURRIED)
     for scene in scenes:
         scene.wait_in_step()
@@ -58,9 +58,9 @@ def test_one_takes_copies_out_and_the_other_goes_on(standby: StandbyScene, agent
     other.wait_depths(orders=(1, 1), audit=(1, 1))
 
 
-def _in_order(scenes: tuple[StandbyScene, StandbyScene]) -> tuple[StandbyScene, StandbyScene] | None:
+def _in_order(scenes: tuple[StandbyScene, StandbyScene]) -> list[StandbyScene]:
     """First the one that takes copies out, once the other knows of it."""
     for one, other in (scenes, scenes[::-1]):
         if OTHER_AGENT in doubts(other) and OTHER_AGENT not in doubts(one):
-            return one, other
-    return None
+            return [one, other]
+    return []
