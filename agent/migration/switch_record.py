@@ -19,8 +19,8 @@ _COUNTED: Final = ("old", "there", "moved", "left", "taking")
 @dataclass(slots=True)
 class SwitchedQueue:
     """A queue as it is switched over: `old` are the copies that were there when it began, `there` what waited at the
-    source then, `moved` what was moved behind the copies, and `kept` what is behind them, None until that is counted. Of
-    the copies, `left` are to be taken out yet, and `taking` more may have been."""
+    source then, `moved` what was moved behind the copies, and `kept` what is behind them, None until that is counted.
+    Of the copies, `left` are to be taken out yet, and `taking` more may have been."""
 
     key: ObjectKey
     old: int

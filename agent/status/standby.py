@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
 from agent.core.standby.status import StandbyLinks
-from agent.core.text.quantities import rfc3339
+from agent.core.text.quantities import counted, rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
@@ -35,7 +35,11 @@ class StandbyView(TypedDict):
     promoted: Annotated[str | None, "When it was promoted; null while it is a standby."]
     followed: Annotated[Time | None, "When definitions were last followed."]
     links: Count
-    waiting: Annotated[Count | None, "Messages that wait in the links, at the source and here; null while unknown."]
+    waiting: Annotated[
+        Count | None,
+        "Messages that wait in the links, at the source and here; null while unknown, and where other agents of the "
+        "group run some.",
+    ]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
     notes: Annotated[list[str], "What is here and not at the source, and what else would federate in its vhosts."]
@@ -57,10 +61,10 @@ def standby_view(board: Board) -> StandbyView | None:
         "promoted": status.promoted_at,
         "followed": None if status.followed_at is None else rfc3339(status.followed_at),
         "links": links.number,
-        "waiting": links.waiting,
+        "waiting": None if links.elsewhere else links.waiting,
         "lag_seconds": links.lag,
         "held_back": [str(key) for key in status.held_back],
-        "notes": [*status.notes, *(each for each in board.not_run if each.startswith(f"{status.settings.place}:"))],
+        "notes": [*status.notes, *_notes(board, status, links)],
         "repeats_at_most": status.repeats_at_most,
         "queues": list(_queues(status)),
     }
@@ -72,7 +76,8 @@ def standby_links(board: Board) -> StandbyLinks:
     now = board.clock()
     for entry in entries:
         entry.note_lag(now)
-    waiting = [entry.backlog_last for entry in entries]
+    here = [entry for entry in entries if entry.gauges().runs_here]
+    waiting = [entry.backlog_last for entry in here]
     known = [each for each in waiting if each is not None]
     lags = [lag for entry in entries if (lag := entry.gauges().lag) is not None]
     return StandbyLinks(
@@ -80,7 +85,15 @@ def standby_links(board: Board) -> StandbyLinks:
         tuple(_named(entry) for entry in entries if entry.state.status not in _WORKING or entry.lag_is_critical),
         sum(known) if len(known) == len(waiting) else None,
         max(lags, default=None),
+        len(entries) - len(here),
     )
+
+
+def _notes(board: Board, status: StandbyStatus, links: StandbyLinks) -> Iterator[str]:
+    yield from (each for each in board.not_run if each.startswith(f"{status.settings.place}:"))
+    if links.elsewhere:
+        what = counted(links.elsewhere, "link runs", "links run")
+        yield f"{what} in other agents of the group: ask these, too"
 
 
 def _named(entry: BoardEntry) -> str:
