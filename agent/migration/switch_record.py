@@ -53,7 +53,10 @@ class SwitchRecord:
         found = await self.standby.global_parameter(SWITCHED)
         entries = found.get(_QUEUES) if isinstance(found, dict) else None
         self.is_done = isinstance(found, dict) and found.get(DONE) is True
-        self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
+        try:
+            self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
+        except (KeyError, TypeError, ValueError):
+            self.queues = None
         is_as_begun = found in ({}, [])  # brokers may show an empty object as an empty list
         self.is_lost = self.queues is None and not is_as_begun
 

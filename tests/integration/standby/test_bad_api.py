@@ -16,7 +16,7 @@ from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
 HTML: Final = {"Content-Type": "text/html"}
-STAYS_FOR: Final = 8.0
+STAYS_FOR: Final = 5.0
 TRIMMED_WITHIN: Final = 120.0
 ENDS_WITHIN: Final = 75.0
 SLOW: Final = 2.0

@@ -137,8 +137,9 @@ def test_what_comes_twice_since_a_move_was_interrupted_is_said(waiting: StandbyS
 
 
 @pytest.mark.thorough
-def test_nothing_is_taken_once_it_is_not_known_what_was_counted(waiting: StandbyScene) -> None:
-    waiting.node.admin.global_parameter(SWITCHED, {"queues": "lost"})
+@pytest.mark.parametrize("queues", ["lost", [{"vhost": VHOST, "queue": "work"}]])
+def test_nothing_is_taken_once_it_is_not_known_what_was_counted(waiting: StandbyScene, queues: object) -> None:
+    waiting.node.admin.global_parameter(SWITCHED, {"queues": queues})
     [problem] = run(waiting, begins=False).problems
     assert "can't be read any more" in problem
     assert waiting.here.take(8, queue="work") == [*COPIES, *WAITING]
