@@ -29,8 +29,8 @@ class Waiting(SwitchingOver):
     depths: tuple[int | None, ...] = ()
     now = 0.0
 
-    async def _depths(self, *, is_source: bool) -> dict[ObjectKey, int | None]:
-        return {LINK: self.depths[min(int(self.now), len(self.depths) - 1)]} if is_source else {}
+    async def _depths(self) -> dict[ObjectKey, int | None]:
+        return {LINK: self.depths[min(int(self.now), len(self.depths) - 1)]}
 
 
 def drained_at(tmp_path: Path, *depths: int | None, kind: type[Waiting] = Waiting) -> float:
@@ -67,9 +67,9 @@ def test_links_are_drained_though_probes_come_and_go(tmp_path: Path) -> None:
 
 def test_links_that_were_empty_before_something_changed_are_not_drained(tmp_path: Path) -> None:
     class Changing(Waiting):
-        async def _depths(self, *, is_source: bool) -> dict[ObjectKey, int | None]:
+        async def _depths(self) -> dict[ObjectKey, int | None]:
             depth = 0 if self.now < 14 else 1
-            return await super()._depths(is_source=is_source) | {queue_key("shop", "orders"): depth}
+            return await super()._depths() | {queue_key("shop", "orders"): depth}
 
     assert drained_at(tmp_path, *[0] * 14, *[2] * 40, 0, kind=Changing) >= 54
 
