@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.integration.standby.hour import Hour
-from tests.integration.standby.scene import HURRIED, StandbyScene
+from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 
 SWITCHED_WITHIN: Final = 200.0
 
@@ -41,6 +41,9 @@ def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Ho
 def reverse(standby: StandbyScene) -> None:
     """The former source follows: what is published at the former standby is there, too."""
     assert standby.agent.terminate() == 0
+    admin, path = standby.source_node.admin, ("bindings", VHOST, "e", "orders", "e", "audit")
+    [bound] = admin.get(*path)
+    admin.delete(*path, bound["properties_key"])
     command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
     ran = standby.lab.agents.run(command, cwd=standby.agent.directory, environment={}, deadline=30)
     assert ran.status == 0, ran
