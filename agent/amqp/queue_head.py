@@ -32,6 +32,8 @@ class QueueHead:
         self._channel: Channel = connection.wire.begin_channel()
         self._channel.on_message = self._take
         self._tags: list[int] = []
+        self._last_tags: list[int] = []  # of each portion
+        self._counts_ours = False  # as quorum queues count a consumer that has ended while its messages are held
         self._bytes = 0
         self.has_priorities = False
         """True if a message had one: then others may have come before older ones."""
@@ -43,9 +45,10 @@ class QueueHead:
         return 0 if self._channel.closed.done() else len(self._tags)
 
     async def is_alone(self) -> bool:
-        """True if nobody consumes from the queue. Raises BrokerError."""
+        """True if nobody else consumes from the queue. Raises BrokerError."""
+        ours = sum(last >= self._tags[0] for last in self._last_tags) if self._counts_ours and self._tags else 0
         try:
-            return not await count_consumers(self._channel, self._queue)
+            return await count_consumers(self._channel, self._queue) <= ours
         except ChannelClosedError as error:
             raise refusal(self._connection, f"looking for queue {self._queue!r}", error) from error
 
@@ -63,7 +66,8 @@ class QueueHead:
 
     async def _hold_portion(self, count: int, tag: str) -> bool:
         """A consumer of its own for each, which ends before anything is acknowledged."""
-        wanted = len(self._tags) + count
+        before = len(self._tags)
+        wanted = before + count
         await self._channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=count)
         consumed = {"queue": self._queue, "consumer_tag": tag}
         await self._channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
@@ -75,6 +79,10 @@ class QueueHead:
         except TimeoutError:
             pass  # another consumer has taken them
         await self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        if len(self._tags) > before:
+            if not self._last_tags:
+                self._counts_ours = bool(await count_consumers(self._channel, self._queue))
+            self._last_tags.append(self._tags[-1])
         return len(self._tags) >= wanted
 
     def acknowledge(self, count: int) -> None:

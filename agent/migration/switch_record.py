@@ -13,16 +13,18 @@ from agent.management.declaring import DeclaringClient
 
 DONE: Final = "done"
 _QUEUES: Final = "queues"
+_COUNTED: Final = ("old", "there", "moved", "left", "taking")
 
 
 @dataclass(slots=True)
 class SwitchedQueue:
-    """A queue as it is switched over: `old` are the copies that were there when it began, `moved` what was moved behind
-    them, and `kept` what is behind them, None until that is counted. Of the copies, `left` are to be taken out yet, and
-    `taking` more may have been."""
+    """A queue as it is switched over: `old` are the copies that were there when it began, `there` what waited at the
+    source then, `moved` what was moved behind the copies, and `kept` what is behind them, None until that is counted.
+    Of the copies, `left` are to be taken out yet, and `taking` more may have been."""
 
     key: ObjectKey
     old: int
+    there: int = 0
     moved: int = 0
     kept: int | None = None
     left: int = 0
@@ -51,7 +53,10 @@ class SwitchRecord:
         found = await self.standby.global_parameter(SWITCHED)
         entries = found.get(_QUEUES) if isinstance(found, dict) else None
         self.is_done = isinstance(found, dict) and found.get(DONE) is True
-        self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
+        try:
+            self.queues = [_from_json(each) for each in entries] if isinstance(entries, list) else None
+        except (KeyError, TypeError, ValueError):
+            self.queues = None
         is_as_begun = found in ({}, [])  # brokers may show an empty object as an empty list
         self.is_lost = self.queues is None and not is_as_begun
 
@@ -70,11 +75,11 @@ class SwitchRecord:
 
 
 def _as_json(queue: SwitchedQueue) -> dict[str, Any]:
-    numbers = {"old": queue.old, "moved": queue.moved, "kept": queue.kept, "left": queue.left, "taking": queue.taking}
+    numbers = {name: getattr(queue, name) for name in (*_COUNTED, "kept")}
     return {"vhost": queue.key.vhost, "queue": queue.key.name, **numbers}
 
 
 def _from_json(entry: Mapping[str, Any]) -> SwitchedQueue:
-    old, moved, left, taking = (int(entry[name]) for name in ("old", "moved", "left", "taking"))
+    old, there, moved, left, taking = (int(entry[name]) for name in _COUNTED)
     kept = None if entry["kept"] is None else int(entry["kept"])
-    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), old, moved, kept, left, taking)
+    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), old, there, moved, kept, left, taking)

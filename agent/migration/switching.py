@@ -36,8 +36,10 @@ from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import NAME, SETTLING, Move, demand_there
 from agent.tasks import gather_both
 
+FIGURES_LATE: Final = 10.0
+"""Brokers' figures are up to so many seconds old."""
 QUIET_FOR: Final = 15.0
-"""Seconds in which no figure changes; brokers' are up to ten seconds old."""
+"""Seconds in which no figure changes."""
 DRAINED_WITHIN: Final = 600.0
 BETWEEN: Final = 2.0
 AT_A_TIME: Final = 8
@@ -54,7 +56,7 @@ _LOST: Final = (
 )
 SAME_LOOKS: Final = 4
 MOST_FRUITLESS: Final = 3
-_CHANGES: Final = "figures of its queues, or of those here, still change"
+_CHANGES: Final = "figures of its queues still change"
 
 
 @dataclass(slots=True)
@@ -116,21 +118,25 @@ class SwitchingOver:
         return {uri.login[0] for uri in end.uris}
 
     async def wait_until_drained(self) -> None:
-        """Until the links have brought everything and nothing changes on either side. Raises BrokerError."""
+        """Until nothing changes at the source, and the queue of each link was seen empty since: later there are only
+        probes in it. Copies may be taken out meanwhile. Raises BrokerError."""
         ends = self._clock() + DRAINED_WITHIN
         before: object = None
-        since = 0.0
+        since, emptied = 0.0, frozenset[ObjectKey]()
         while True:
-            there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
-            of_links = {key: depth for key, depth in there.items() if key.name.startswith(QUEUE_PREFIX)}
-            waiting = sum(depth or 0 for depth in of_links.values())
-            unknown = [str(key) for key, depth in of_links.items() if depth is None]
+            there = await self._depths()
+            of_links = {key: there.pop(key) for key in tuple(there) if key.name.startswith(QUEUE_PREFIX)}
             now = self._clock()
-            if (there, here) != before or waiting or unknown:
-                before, since = (there, here), now
-            elif now - since >= QUIET_FOR:
+            if there != before:
+                before, since, emptied = there, now, frozenset()
+            if now - since >= FIGURES_LATE:
+                emptied |= {key for key, depth in of_links.items() if depth == 0}
+            left = {key: depth for key, depth in of_links.items() if key not in emptied}
+            if not left and now - since >= QUIET_FOR:
                 return
+            waiting = sum(depth or 0 for depth in left.values())
             if now > ends:
+                unknown = [str(key) for key, depth in left.items() if depth is None]
                 why = f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES
                 if unknown:
                     why = f"the source doesn't show how much waits in {listed(unknown, MOST_NAMED)}"
@@ -138,12 +144,11 @@ class SwitchingOver:
             self._say(f"waiting until nothing moves: {waiting:,} in links")
             await self._sleep(BETWEEN)
 
-    async def _depths(self, *, is_source: bool) -> dict[ObjectKey, int | None]:
-        client = self._clusters.source if is_source else self._clusters.target
+    async def _depths(self) -> dict[ObjectKey, int | None]:
         return {
             queue_key(vhost, name): depth
             for vhost in self._settings.vhosts
-            for name, depth in (await client.queue_depths(vhost)).items()
+            for name, depth in (await self._clusters.source.queue_depths(vhost)).items()
         }
 
     async def begin(self) -> None:
@@ -199,8 +204,8 @@ class SwitchingOver:
         await self._each(queues, self._drop)
         if not found.problems:
             for each in queues:
-                if (more := await self._settled(each, looks=1) - (each.kept or 0)) > 0:
-                    left[each.key] = f"{counted(more, 'message')} more than was moved is in it"
+                if (more := await self._settled(each, looks=1) - each.there) > 0:
+                    left[each.key] = f"{counted(more, 'message')} more than waited at the source"
             await record.note(is_done=True)
         return found
 
@@ -235,7 +240,7 @@ class SwitchingOver:
         return queues
 
     async def _count_old(self, queue: SwitchedQueue) -> None:
-        queue.old = await self._settled(queue)
+        queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
 
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
@@ -292,10 +297,10 @@ class SwitchingOver:
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
 
-    async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS) -> int:
+    async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS, is_source: bool = False) -> int:
         """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""
         before, same = -1, 0
-        async with await self._connected(queue) as connection:
+        async with await self._connected(queue, is_source=is_source) as connection:
             while True:
                 found = int((await demand_there(connection, "queue", queue.key.name))["messages"])
                 before, same = found, same + 1 if found == before else 1
@@ -303,8 +308,8 @@ class SwitchingOver:
                     return found
                 await self._sleep(SETTLING)
 
-    async def _connected(self, queue: SwitchedQueue) -> Connection:
-        end = self._end(queue.key.vhost)
+    async def _connected(self, queue: SwitchedQueue, *, is_source: bool = False) -> Connection:
+        end = self._source_end(queue.key.vhost) if is_source else self._end(queue.key.vhost)
         return await connect_any(end.uris, where=end.where, name=NAME, default_vhost=end.default_vhost)
 
     def _end(self, vhost: str) -> End:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
 from agent.core.standby.status import StandbyLinks
-from agent.core.text.quantities import rfc3339
+from agent.core.text.quantities import counted, rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
@@ -38,7 +38,11 @@ class _Standing(TypedDict):
     why_not: list[str]
     promoted: Annotated[str | None, "When it was promoted; null while it is a standby."]
     links: Count
-    waiting: Annotated[Count | None, "Messages that wait in the links, at the source and here; null while unknown."]
+    waiting: Annotated[
+        Count | None,
+        "Messages that wait in the links, at the source and here; null while unknown, and where other agents of the "
+        "group run some.",
+    ]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
     in_doubt: Annotated[Count, "Queues whose copies may be other ones than their originals."]
@@ -60,13 +64,13 @@ def standby_view(board: Board) -> StandbyView | None:
     status = board.standby
     if status is None:
         return None
-    doubts = _doubts(status)
+    doubts, links = _doubts(status), standby_links(board)
     return {
-        **_standing(board, status, doubts),
+        **_standing(board, status, doubts, links),
         "cluster": board.cluster,
         "followed": None if status.followed_at is None else rfc3339(status.followed_at),
         "held_back": [str(key) for key in status.held_back],
-        "notes": [*status.notes, *(each for each in board.not_run if each.startswith(f"{status.settings.place}:"))],
+        "notes": [*status.notes, *_notes(board, status, links)],
         "queues": [_queue(status, key, doubts) for key in sorted(status.depths, key=str)],
     }
 
@@ -77,7 +81,7 @@ def standby_in_short(board: Board) -> StandbyInShort | None:
     if status is None:
         return None
     doubts = _doubts(status)
-    found, first = _standing(board, status, doubts), nsmallest(MOST_SHOWN, doubts, key=str)
+    found, first = _standing(board, status, doubts, standby_links(board)), nsmallest(MOST_SHOWN, doubts, key=str)
     why_not = [each[:LONGEST_SHOWN] for each in found["why_not"]]
     more = [f"and {len(why_not) - MOST_SHOWN:,} more reasons"] if len(why_not) > MOST_SHOWN else []
     return {
@@ -87,8 +91,7 @@ def standby_in_short(board: Board) -> StandbyInShort | None:
     }
 
 
-def _standing(board: Board, status: StandbyStatus, doubts: _Doubts) -> _Standing:
-    links = standby_links(board)
+def _standing(board: Board, status: StandbyStatus, doubts: _Doubts, links: StandbyLinks) -> _Standing:
     why_not = status.why_not_in_step(links, board.clock())
     return {
         "of": status.settings.of,
@@ -96,7 +99,7 @@ def _standing(board: Board, status: StandbyStatus, doubts: _Doubts) -> _Standing
         "why_not": list(why_not),
         "promoted": status.promoted_at,
         "links": links.number,
-        "waiting": links.waiting,
+        "waiting": None if links.elsewhere else links.waiting,
         "lag_seconds": links.lag,
         "repeats_at_most": status.repeats_at_most,
         "in_doubt": len(doubts),
@@ -109,7 +112,8 @@ def standby_links(board: Board) -> StandbyLinks:
     now = board.clock()
     for entry in entries:
         entry.note_lag(now)
-    waiting = [entry.backlog_last for entry in entries]
+    here = [entry for entry in entries if entry.gauges().runs_here]
+    waiting = [entry.backlog_last for entry in here]
     known = [each for each in waiting if each is not None]
     lags = [lag for entry in entries if (lag := entry.gauges().lag) is not None]
     return StandbyLinks(
@@ -117,7 +121,15 @@ def standby_links(board: Board) -> StandbyLinks:
         tuple(_named(entry) for entry in entries if entry.state.status not in WORKING or entry.lag_is_critical),
         sum(known) if len(known) == len(waiting) else None,
         max(lags, default=None),
+        len(entries) - len(here),
     )
+
+
+def _notes(board: Board, status: StandbyStatus, links: StandbyLinks) -> Iterator[str]:
+    yield from (each for each in board.not_run if each.startswith(f"{status.settings.place}:"))
+    if links.elsewhere:
+        what = counted(links.elsewhere, "link runs", "links run")
+        yield f"{what} in other agents of the group: ask these, too"
 
 
 def _named(entry: BoardEntry) -> str:

@@ -24,7 +24,8 @@ MIB: Final = b" " * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Misbehaviour:
-    """Which question is answered by what; `{vhost}` in the path is the hostile neighbour's."""
+    """Which question is answered by what, each where the path is empty; `{vhost}` in the path is the hostile
+    neighbour's."""
 
     path: str
     answer: Callable[[], Answer]
@@ -152,7 +153,9 @@ class HostileApi:
     def answers(self, path: str) -> Misbehaviour | None:
         self.asked.append(path)
         wanted = self.misbehaviour
-        if wanted is None or path != "/api/" + wanted.path.replace("{vhost}", quote(self.vhost, safe="")):
+        if wanted is None:
+            return None
+        if wanted.path and path != "/api/" + wanted.path.replace("{vhost}", quote(self.vhost, safe="")):
             return None
         if wanted.times is not None and self.asked.count(path) > wanted.times:
             return None

@@ -22,13 +22,15 @@ Depths: TypeAlias = "Mapping[ObjectKey, tuple[int | None, int | None]]"
 
 @dataclass(frozen=True, slots=True)
 class StandbyLinks:
-    """The links of a standby now: what each that doesn't work says, and the most that waits in all of them, as far as
-    it is known. `lag` is the longest that a probe took, in seconds."""
+    """The links of a standby now: what each that doesn't work says, and the most that waits in all that this agent
+    runs, as far as it is known. Those that run `elsewhere`, in other agents of the group, are known there. `lag` is the
+    longest that a probe took, in seconds."""
 
     number: int = 0
     not_working: tuple[str, ...] = ()
     waiting: int | None = None
     lag: float | None = None
+    elsewhere: int = 0
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ It is made from the file as it is written, so what `${env:…}` and `${file:…}
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import yaml as pyyaml
@@ -16,6 +17,8 @@ from agent.errors import UriError, UsageError
 
 _ADDRESS: Final = ("uri", "management", "ssl-options")
 _OF_HOSTS: Final = ("uri", "management")
+_VHOST: Final = re.compile(r"^(amqps?://(?:\$\{[^}]*\}|[^/?#])*)/[^?#]*")
+"""In an address as it is written: what `${file:/…}` stands for may be in it."""
 
 
 def reversed_standby(configuration: Configuration) -> str:
@@ -38,7 +41,7 @@ def reversed_standby(configuration: Configuration) -> str:
         _check_logins(side, addresses)
     settings = {key: value for key, value in upstream.items() if key not in _ADDRESS}
     ends = {key: upstream[key] for key in _ADDRESS if key in upstream}
-    origin = {key: downstream[key] for key in _OF_HOSTS if key in downstream} | settings
+    origin = {key: _without_vhost(downstream[key]) for key in _OF_HOSTS if key in downstream} | settings
     found = {
         **({"agent": raw["agent"]} if raw.get("agent") else {}),
         "downstream": ends,
@@ -46,6 +49,13 @@ def reversed_standby(configuration: Configuration) -> str:
         "standby": standby,
     }
     return pyyaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+
+
+def _without_vhost(address: Any) -> Any:
+    """As an upstream of all vhosts has it; that a downstream's URI may name one means nothing for a standby."""
+    if isinstance(address, list):
+        return [_without_vhost(each) for each in address]
+    return _VHOST.sub(r"\1", address) if isinstance(address, str) else address
 
 
 def _check_logins(side: str, addresses: dict[str, Any]) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.preloaded import Started
+from tests.lab.waiting import NeverHappenedError, eventually
 
 VHOST: Final = "shop"
+HURRIED: Final = "tests.integration.standby.hurried"
 IN_STEP_WITHIN: Final = 120.0
 
 
@@ -43,22 +46,40 @@ class StandbyScene:
         self.source.bind(name="audit", exchange="audit")
         self.source_node.admin.bind(VHOST, "orders", "audit", "#", to_exchange=True)
 
-    def write(self, **more: Any) -> None:
-        origin = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
+    def write(self, origin: Mapping[str, Any] = MappingProxyType({}), *, name: str = "", **more: Any) -> None:
+        """`origin` is what is unusual about the upstream, `name` that of the agent."""
+        source = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
         standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "1h"} | more
-        self.agent.write(upstreams={"origin": origin}, standby=standby)
+        agent = self.agent.settings(**({"name": name} if name else {}))
+        self.agent.write(upstreams={"origin": source | dict(origin)}, standby=standby, agent=agent)
 
     def start(self) -> None:
         self.write()
         self.agent.start()
 
-    def run(self, *arguments: str, status: int = 0) -> dict[str, Any]:
+    def run(self, *arguments: str, status: int = 0, deadline: float = 120) -> dict[str, Any]:
         command = ("standby", *arguments, "--format", "json")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=120)
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=deadline)
         assert ran.status == status, ran
         assert "guest" not in ran.out + ran.err
         found: dict[str, Any] = json.loads(ran.out)
         return found
+
+    def refused(self, *arguments: str, deadline: float = 120) -> str:
+        """What a command says that ends with status 4."""
+        ran = self.lab.agents.run(("standby", *arguments), cwd=self.agent.directory, environment={}, deadline=deadline)
+        assert ran.status == 4, ran
+        assert "guest:" not in ran.out + ran.err
+        return ran.out + ran.err
+
+    def begin_switchover(self) -> Started:
+        """As a process of its own, which writes to `switchover`."""
+        command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
+        return self.lab.agents.start(command, output=self.switchover)
+
+    @property
+    def switchover(self) -> Path:
+        return self.directory / "switchover.out"
 
     def status(self) -> dict[str, Any]:
         command = ("standby", "status", "-c", "agent.yaml", "--format", "json")
@@ -71,7 +92,11 @@ class StandbyScene:
             found = self.status()
             return found if found.get("in_step") else {}
 
-        return eventually(is_in_step, IN_STEP_WITHIN, what=f"in step, not {self.status()}")
+        try:
+            return eventually(is_in_step, IN_STEP_WITHIN, what="in step")
+        except NeverHappenedError as error:
+            error.add_note(str(self.status().get("why_not")))
+            raise
 
     def depths(self) -> dict[str, tuple[int | None, int | None]]:
         return {each["queue"]: (each["source"], each["here"]) for each in self.status().get("queues", ())}

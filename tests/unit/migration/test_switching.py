@@ -29,11 +29,11 @@ class Waiting(SwitchingOver):
     depths: tuple[int | None, ...] = ()
     now = 0.0
 
-    async def _depths(self, *, is_source: bool) -> dict[ObjectKey, int | None]:
-        return {LINK: self.depths[min(int(self.now), len(self.depths) - 1)]} if is_source else {}
+    async def _depths(self) -> dict[ObjectKey, int | None]:
+        return {LINK: self.depths[min(int(self.now), len(self.depths) - 1)]}
 
 
-def drained_at(tmp_path: Path, *depths: int | None) -> float:
+def drained_at(tmp_path: Path, *depths: int | None, kind: type[Waiting] = Waiting) -> float:
     """The second at which all had been brought."""
     configuration = load(tmp_path, TEXT)
     settings = configuration.settings.standby
@@ -48,7 +48,7 @@ def drained_at(tmp_path: Path, *depths: int | None) -> float:
         nonlocal waiting
         async with open_standby(configuration, settings) as clusters:
             said: list[str] = []
-            waiting = Waiting(configuration, settings, clusters, said.append, sleep=sleep, clock=lambda: waiting.now)
+            waiting = kind(configuration, settings, clusters, said.append, sleep=sleep, clock=lambda: waiting.now)
             waiting.depths = depths
             await waiting.wait_until_drained()
 
@@ -58,10 +58,23 @@ def drained_at(tmp_path: Path, *depths: int | None) -> float:
 
 def test_links_are_drained_once_nothing_waits_or_changes_for_a_while(tmp_path: Path) -> None:
     assert QUIET_FOR <= drained_at(tmp_path, 0) < QUIET_FOR + 3
-    assert drained_at(tmp_path, 2, 1, 1, 1, 0) >= QUIET_FOR + 4
+    assert drained_at(tmp_path, 0, *[1] * 30, 0) >= 31
+
+
+def test_links_are_drained_though_probes_come_and_go(tmp_path: Path) -> None:
+    assert drained_at(tmp_path, *[0, 0, 1, 1] * 200) < QUIET_FOR + 3
+
+
+def test_links_that_were_empty_before_something_changed_are_not_drained(tmp_path: Path) -> None:
+    class Changing(Waiting):
+        async def _depths(self) -> dict[ObjectKey, int | None]:
+            depth = 0 if self.now < 14 else 1
+            return await super()._depths() | {queue_key("shop", "orders"): depth}
+
+    assert drained_at(tmp_path, *[0] * 14, *[2] * 40, 0, kind=Changing) >= 54
 
 
 def test_links_of_which_the_depth_is_not_known_are_not_drained(tmp_path: Path) -> None:
-    assert drained_at(tmp_path, *[None] * 40, 0) >= QUIET_FOR + 40
+    assert drained_at(tmp_path, *[None] * 40, 0) >= 40
     with pytest.raises(TransientError, match="doesn't show how much waits"):
         drained_at(tmp_path, None)

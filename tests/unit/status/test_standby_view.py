@@ -58,6 +58,17 @@ def test_a_standby_in_step() -> None:
     assert found["queues"] == [{"vhost": "v", "queue": "q", "source": 1, "here": 3, "doubts": ["first", "second"]}]
 
 
+def test_links_of_other_agents_are_known_there() -> None:
+    made = board()
+    other = replace(LINK, id="another", policy=STANDBY)
+    made.put(other, LinkState(), Counts(), lambda: Gauges(runs_here=False))
+    made[LINK.id].note_backlog(made.clock())
+    made.changed(other.id, LinkState(standby="agent b runs it"))
+    found = seen(made)
+    assert (found["why_not"], found["links"], found["waiting"]) == ([], 2, None)
+    assert found["notes"] == ["1 link runs in other agents of the group: ask these, too"]
+
+
 def test_a_link_that_does_not_work() -> None:
     found = seen(board(BROKEN))
     assert not found["in_step"]

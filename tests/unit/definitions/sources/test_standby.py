@@ -60,6 +60,24 @@ def test_the_other_way_twice_is_the_same_and_holds_no_secret(tmp_path: Path) -> 
     assert yaml.safe_load(again) == yaml.safe_load(HERE + THERE + STANDBY)
 
 
+@pytest.mark.parametrize(
+    ("uri", "reversed_uri"),
+    [
+        ("amqp://a:${env:A}@here/%2F", "amqp://a:${env:A}@here"),
+        ("amqps://a:${file:/a/b}@here/shop?heartbeat=5", "amqps://a:${file:/a/b}@here?heartbeat=5"),
+        ("amqp://here?cacertfile=/a/b", "amqp://here?cacertfile=/a/b"),
+        (["amqp://one/", "amqp://other/shop"], ["amqp://one", "amqp://other"]),
+    ],
+)
+def test_the_vhost_of_a_downstream_is_none_of_an_upstream(tmp_path: Path, uri: object, reversed_uri: object) -> None:
+    (tmp_path / "b").write_text("hidden")
+    downstream = {"uri": uri, "management": "http://a:${env:A}@here:15672"}
+    text = yaml.safe_dump({"downstream": downstream}).replace("/a/b", str(tmp_path / "b"))
+    found = yaml.safe_load(reversed_standby(load(tmp_path, text + THERE + STANDBY, environment=SECRETS)))
+    shown = yaml.safe_dump(found["upstreams"]["origin"]["uri"]).replace(str(tmp_path / "b"), "/a/b")
+    assert yaml.safe_load(shown) == reversed_uri
+
+
 def test_what_cannot_be_reversed(tmp_path: Path) -> None:
     for text, says in (
         (HERE + THERE, "has no section 'standby'"),

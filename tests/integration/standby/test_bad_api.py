@@ -1,0 +1,144 @@
+"""The source's HTTP API hangs, fails, or answers something else, while a standby follows and is promoted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from agent.core.rules.names import PROMOTED
+from tests.hostile.api import JSON, HostileApi, Misbehaviour, hostile_api
+from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+HTML: Final = {"Content-Type": "text/html"}
+STAYS_FOR: Final = 5.0
+TRIMMED_WITHIN: Final = 120.0
+ENDS_WITHIN: Final = 75.0
+SLOW: Final = 2.0
+
+
+def _said(*pieces: bytes) -> Callable[[], Iterator[bytes]]:
+    return lambda: iter(pieces)
+
+
+GARBAGE: Final = {
+    "HTML": Misbehaviour("", _said(b"<html>Welcome</html>"), HTML, shows="this is not RabbitMQ's HTTP API"),
+    "half of a list": Misbehaviour("", _said(b'[{"name":'), shows="this is not RabbitMQ's HTTP API"),
+    "cut short": Misbehaviour("", _said(b"[{}"), {**JSON, "Content-Length": "100"}, shows="was cut short"),
+    "an error": Misbehaviour("", _said(b"{}"), status=500, shows="the HTTP API fails (500)"),
+    "10 MB": Misbehaviour("", _said(*[b" " * 1_000_000] * 10), shows="the response has more than 1024 KiB"),
+    "numbers": Misbehaviour("", _said(b"[1, 2, 3]"), shows="this is not RabbitMQ's HTTP API"),
+}
+
+
+@pytest.fixture
+def api(standby: StandbyScene) -> Iterator[HostileApi]:
+    """That of the source, as the agent reaches it."""
+    with hostile_api(standby.source_node.management_url) as found:
+        yield found
+
+
+def follow(standby: StandbyScene, management: str) -> None:
+    """The agent runs, and copies of ten messages that were consumed at the source wait until they may go."""
+    standby.fill()
+    standby.write({"management": management}, trim={"after": "5m"})
+    standby.agent.start(HURRIED)
+    standby.wait_in_step()
+    time.sleep(12)  # figures of before aren't used
+    standby.publish(map(str, range(10)))
+    for queue in ("orders", "audit"):
+        assert len(standby.source.take(10, queue=queue)) == 10
+    standby.wait_depths(orders=(0, 10), audit=(0, 10))
+
+
+def here(standby: StandbyScene) -> list[int]:
+    return [standby.node.admin.get("queues", VHOST, queue)["messages"] for queue in ("orders", "audit")]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
+    standby: StandbyScene, api: HostileApi
+) -> None:
+    follow(standby, api.uri)
+    for name, wanted in GARBAGE.items():
+        api.misbehaviour = wanted
+        wait_told(standby, wanted.shows)
+        ran = standby.refused("promote", "-c", "agent.yaml", "--switchover")
+        assert "isn't in step" in ran
+        assert wanted.shows in ran, name
+        time.sleep(STAYS_FOR)
+        assert here(standby) == [10, 10], name
+    api.misbehaviour = None
+    standby.wait_in_step()
+    eventually(lambda: here(standby) == [0, 0], TRIMMED_WITHIN, what="copies are trimmed")
+
+
+def wait_told(standby: StandbyScene, shows: str, deadline: float = 60) -> None:
+    """Until that is why it isn't in step."""
+    what = f"{shows} is why it isn't in step"
+    eventually(lambda: any(shows in why for why in _not_in_step(standby)), deadline, what=what)
+
+
+def _not_in_step(standby: StandbyScene) -> list[str]:
+    return [] if (found := standby.status())["in_step"] else list(found["why_not"])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_a_switchover_over_which_it_fails_goes_on_once_it_is_back(standby: StandbyScene, api: HostileApi) -> None:
+    standby.fill()
+    standby.write({"management": api.uri})
+    standby.agent.start(HURRIED)
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    assert len(standby.source.take(4, queue="audit")) >= 4
+    standby.wait_depths(orders=(10, 10), audit=(0, 10))
+    api.misbehaviour = GARBAGE["an error"]
+    assert "the HTTP API fails" in standby.refused("promote", "-c", "agent.yaml", "--switchover")
+    assert _promoted(standby) == []
+    api.misbehaviour = None
+    standby.wait_in_step()
+    started = standby.begin_switchover()
+    eventually(lambda: _promoted(standby), what="it is noted that it is promoted")
+    api.misbehaviour = GARBAGE["HTML"]
+    assert started.wait(ENDS_WITHIN) == 4, standby.switchover.read_text()
+    assert GARBAGE["HTML"].shows in standby.switchover.read_text()
+    api.misbehaviour = None
+    done = standby.run("promote", "-c", "agent.yaml", "--switchover")
+    assert (done["promoted"], done["problems"]) == (True, [])
+    assert standby.here.take(10, queue="orders") == [str(number) for number in range(10)]
+    assert standby.here.take(0, queue="audit") == []
+
+
+def _promoted(standby: StandbyScene) -> list[object]:
+    return [each for each in standby.node.admin.get("global-parameters") if each["name"] == PROMOTED]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_commands_end_in_time_while_it_hangs(standby: StandbyScene, proxy_to: Callable[[Node | int], Proxy]) -> None:
+    to_api = proxy_to(standby.source_node.management_port)
+    follow(standby, standby.source_node.management_uri(port=to_api.port))
+    to_api.delay(SLOW / 2)
+    time.sleep(3 * STAYS_FOR)
+    found = standby.status()
+    assert found["in_step"], found
+    to_api.delay(0)
+    to_api.blackhole()
+    before = here(standby)
+    began = time.monotonic()
+    said = standby.refused("promote", "-c", "agent.yaml", "--switchover")
+    assert "no answer within 30 s" in said
+    assert time.monotonic() - began < ENDS_WITHIN
+    wait_told(standby, "no answer within 30 s")
+    assert here(standby) == before
+    began = time.monotonic()
+    done = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert (done["promoted"], done["agent_has_ended"], done["left"]) == (True, True, {})
+    assert time.monotonic() - began < ENDS_WITHIN

@@ -1,0 +1,57 @@
+"""A failover after a compressed hour with faults, and what became of every message."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import pytest
+
+from tests.integration.standby.crowd import QUEUES
+from tests.integration.standby.hour import Hour
+from tests.integration.standby.scene import StandbyScene
+
+LAG: Final = 10.0
+PROVEN: Final = 3
+"""Queues of which nothing was in doubt for 40 seconds."""
+REPEATED_SINCE: Final = 30 + 16 * 6.0
+"""`after`, and 14 times what figures are late (docs/decisions/0068-standby-trim.md), with room for a slow machine."""
+
+
+def in_doubt(standby: StandbyScene) -> set[str]:
+    return {each["queue"] for each in standby.status()["queues"] if each["doubts"]}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_a_failover_after_an_hour_of_faults_lacks_little_and_repeats_what_was_consumed_of_late(hour: Hour) -> None:
+    standby = hour.standby
+    hour.begin()
+    hour.lasts(120, hour.kill_agent, hour.to_source.cut, hour.silence)
+    doubted = in_doubt(standby)
+    hour.lasts(40)
+    doubted |= in_doubt(standby)
+    assert QUEUES - len(doubted) >= PROVEN
+    standby.source_node.kill()
+    killed = time.monotonic()
+    hour.crowd.lose_source()
+    done = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert done["promoted"]
+    here = hour.account(standby.node)
+    proven = {name: numbers for name, numbers in here.repeated.items() if name not in doubted}
+    repeated = sum(map(len, here.repeated.values()))
+    sys.stdout.write(
+        f"failover: {here}; in doubt {sorted(doubted)}; repeated of the others "
+        f"{sum(map(len, proven.values())):,}; said: missing {done['missing']}, {done['repeats_at_most']:,} may repeat\n"
+    )
+    late = min((hour.crowd.published[each] for numbers in here.lost.values() for each in numbers), default=killed)
+    early = min(
+        (hour.crowd.fates[name].consumed.get(each, killed) for name, numbers in proven.items() for each in numbers),
+        default=killed,
+    )
+    sys.stdout.write(f"the oldest that is lost: {killed - late:.1f} s; that is repeated: {killed - early:.1f} s\n")
+    assert killed - late < LAG
+    assert killed - early < REPEATED_SINCE
+    assert repeated <= done["repeats_at_most"]
+    assert repeated < here.consumed * 2 / 3
