@@ -49,7 +49,7 @@ def debian(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def for_docker(layout: Path, name: str) -> None:
-    """Makes `docker load` read it, by that name: before containerd's store Docker knew its own list, now it has a name of its own."""
+    """Makes `docker load` read it, by that name: with Docker's former store a list, with containerd's an annotation."""
     index = json.loads((layout / "index.json").read_text())
     [described] = index["manifests"]
     described["annotations"]["io.containerd.image.name"] = f"docker.io/library/{name}"
