@@ -27,7 +27,8 @@ from tests.lab.waiting import eventually
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
 RELEASED: Final = Path(os.environ.get("FEDERATION_AGENT_RELEASED", "var/images")).absolute()
 AGENT: Final = "localhost/federation-agent"
-RELEASED_AGENT, REPORT = f"{AGENT}:{VERSION}", f"{AGENT}-report:{VERSION}"
+READ: Final = "docker.io/library/federation-agent"  # as an archive calls what it has
+RELEASED_AGENT, REPORT = f"{READ}:{VERSION}", f"{READ}-report:{VERSION}"
 TRAFFIC: Final = "localhost/federation-agent-traffic"
 BUILDAH: Final = ("buildah", "--root", str(STORE / "store"), "--runroot", str(STORE / "run"), "--storage-driver=vfs")
 CONFIGURATION: Final = "/etc/federation-agent"
