@@ -54,8 +54,8 @@ USER 10001:10001
 ENTRYPOINT ["federation-agent"]
 CMD ["run", "-c", "/etc/federation-agent/agent.yml"]
 
-# Java makes its archive of classes and its authorities when it is installed, with dates. The report needs neither: it starts a
-# little later, and connects to nothing.
+# When Java is installed it makes a keystore of authorities, with dates, and an archive of classes that holds for files of one
+# time only. The report needs neither: it connects to nothing, and starts a little later.
 FROM base AS report
 USER root
 RUN apt-get update -o APT::Update::Error-Mode=any \
