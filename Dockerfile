@@ -6,16 +6,17 @@
 # somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
 # Nothing in a layer depends on when it was made: no logs and caches, and compiled Python that doesn't look at times, so that
 # with a builder that sets those of all files (`buildah build --timestamp`) the same base gives the same bytes, which start fast.
+# Without one of Debian's indexes, that of security fixes among them, there is no image.
 ARG BASE=docker.io/library/debian:bookworm-slim
 FROM ${BASE} AS python
-RUN apt-get update \
+RUN apt-get update -o APT::Update::Error-Mode=any \
     && apt-get install --yes --no-install-recommends python3 ca-certificates \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
     && PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3*
 
 FROM python AS build
-RUN apt-get update \
+RUN apt-get update -o APT::Update::Error-Mode=any \
     && apt-get install --yes --no-install-recommends python3-venv python3-pip \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
@@ -43,6 +44,8 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 FROM python AS base
 # The only writable directory, for status-export: a volume mounted there belongs to the agent.
 RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent \
+    && chage --lastday -1 agent \
+    && rm -f /etc/*- \
     && install --directory --owner 10001 --group 10001 /var/lib/federation-agent
 ENV PATH=/opt/federation-agent/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 EXPOSE 9419
@@ -51,12 +54,15 @@ USER 10001:10001
 ENTRYPOINT ["federation-agent"]
 CMD ["run", "-c", "/etc/federation-agent/agent.yml"]
 
+# When Java is installed it makes a keystore of authorities, with dates, and an archive of classes that holds for files of one
+# time only. The report needs neither: it connects to nothing, and starts a little later.
 FROM base AS report
 USER root
-RUN apt-get update \
+RUN apt-get update -o APT::Update::Error-Mode=any \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && apt-get clean \
-    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/ldconfig/aux-cache
+    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /tmp/* \
+        /usr/lib/jvm/*/lib/server/classes*.jsa /etc/ssl/certs/java/cacerts
 COPY --from=build-report /opt/federation-agent /opt/federation-agent
 USER 10001:10001
 CMD ["--help"]

@@ -53,7 +53,7 @@ image-test: setup ## build the images without Docker and federate messages with 
 compose-test: setup ## docker-compose.yml with a real Docker engine, installed where it can be; two minutes
 	@scripts/compose-test
 
-release: setup ## wheel, sdist, Debian packages, image, SBOMs and checksums of this commit, in dist
+release: setup ## wheel, sdist, Debian packages, images, SBOMs and checksums of this commit, in dist
 	@scripts/release
 
 package-test: setup ## build the release twice, install its Debian packages in bare Debians and federate with them

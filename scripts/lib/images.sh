@@ -1,8 +1,11 @@
 # shellcheck shell=bash
 # Sourced by what builds images on a Debian of this machine's own, and by package-test; needs `work`, a folder.
 
+# shellcheck source=scripts/lib/debian.sh
+source "$root/scripts/lib/debian.sh"
+
 readonly image_folder=$root/var/images
-readonly base=docker.io/library/debian:bookworm-slim # the Dockerfile's
+readonly base=localhost/debian:bookworm # of scripts/lib/release/base
 readonly store=(--root "$image_folder/store" --runroot "$image_folder/run" --storage-driver=vfs)
 
 install_missing() { # install_missing COMMAND PACKAGE...: the packages where the command is missing
@@ -34,20 +37,25 @@ pip_configuration() {
   for key in "${!found[@]}"; do printf '%s = %s\n' "$key" "${found[$key]}"; done
 }
 
-# The same Debian as the Dockerfile's base, under its name: a registry is not needed.
+# A registry is not needed. It is made anew each day, for the security fixes; the same packages give the same bytes.
 import_base() {
-  local container
-  if buildah "${store[@]}" inspect --type image "$base" >/dev/null 2>&1; then return; fi
-  rm -rf --one-file-system "$image_folder/base"
-  watched 'debootstrap bookworm' scripts/debian-root bookworm "$image_folder/base"
+  local container made=$image_folder/base
+  if [[ -n $(find "$made.made" -mmin -1440 2>/dev/null) ]] &&
+    buildah "${store[@]}" inspect --type image "$base" >/dev/null 2>&1; then return; fi
+  watched 'debootstrap and upgrade bookworm' scripts/lib/release/base "$made"
   container=$(buildah "${store[@]}" from scratch)
-  buildah "${store[@]}" add --quiet "$container" "$image_folder/base" / >/dev/null
-  buildah "${store[@]}" config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$container"
-  watched "import $base" buildah "${store[@]}" commit --quiet --rm "$container" "$base"
-  rm -rf --one-file-system "$image_folder/base"
+  buildah "${store[@]}" add --quiet "$container" "$made" / >/dev/null
+  buildah "${store[@]}" config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    --created-by 'debootstrap --variant=minbase bookworm; apt-get upgrade; without documents' "$container"
+  watched "import $base" buildah "${store[@]}" commit --quiet --rm --timestamp "$(<"$made.time")" "$container" "$base"
+  touch "$made.made"
+  rm -rf --one-file-system "$made"
 }
 
+# Debian's packages come from where this machine has them, and the image doesn't know.
 build_image() { # build_image TARGET IMAGE FOLDER OPTION...
-  watched "build $2" buildah "${store[@]}" build --isolation=chroot --pull-never "${@:4}" \
+  debian_sources bookworm "$(debian_mirror)" "$(security_mirror)" >"$work/sources.list"
+  watched "build $2" buildah "${store[@]}" build --isolation=chroot --pull-never --build-arg "BASE=$base" "${@:4}" \
+    --volume "$work/sources.list:/etc/apt/sources.list:ro" \
     --secret "id=pip,src=$work/pip.conf" --volume "$work/pip:/run/pip:ro" --target "$1" --tag "$2" "$3"
 }

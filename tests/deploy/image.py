@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,8 @@ from tests.lab.waiting import eventually
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
 RELEASED: Final = Path(os.environ.get("FEDERATION_AGENT_RELEASED", "var/images")).absolute()
 AGENT: Final = "localhost/federation-agent"
-RELEASED_AGENT, REPORT = f"{AGENT}:{VERSION}", f"{AGENT}-report:{VERSION}"
+READ: Final = "docker.io/library/federation-agent"  # as an archive calls what it has
+RELEASED_AGENT, REPORT = f"{READ}:{VERSION}", f"{READ}-report:{VERSION}"
 TRAFFIC: Final = "localhost/federation-agent-traffic"
 BUILDAH: Final = ("buildah", "--root", str(STORE / "store"), "--runroot", str(STORE / "run"), "--storage-driver=vfs")
 CONFIGURATION: Final = "/etc/federation-agent"
@@ -187,9 +190,40 @@ def test_the_released_agent_federates(
 
 def test_the_same_files_give_the_same_image() -> None:
     again = sorted((RELEASED / "again").iterdir())
-    assert [each.suffix for each in again] == [".json", ".tar"]
+    assert [each.suffix for each in again] == [".json", ".tar"] * 2
     for each in again:
         assert filecmp.cmp(each, RELEASED / "release" / each.name, shallow=False), each.name
+
+
+@pytest.mark.parametrize("image", ["released_container", "report_container"])
+def test_a_released_image_tells_nothing_of_the_machine_that_made_it(image: str, request: pytest.FixtureRequest) -> None:
+    root = request.getfixturevalue(image).root
+    sources = (root / "etc/apt/sources.list").read_text().splitlines()
+    assert [line.split()[1:3] for line in sources] == [
+        ["http://deb.debian.org/debian", "bookworm"],
+        ["http://deb.debian.org/debian", "bookworm-updates"],
+        ["http://security.debian.org/debian-security", "bookworm-security"],
+    ]
+    assert not [each for each in (root / "var/log").rglob("*") if each.is_file()]
+    for name in ("etc/hostname", "etc/resolv.conf", "usr/sbin/policy-rc.d"):
+        assert not (root / name).is_file() or not (root / name).read_text(), name
+
+
+def test_the_first_layer_of_what_is_released_has_one_time(tmp_path: Path) -> None:
+    """Debian's newest package gave it: nothing is of when the base was made."""
+    [file] = (RELEASED / "release").glob("*-agent-*.oci.tar")
+    with tarfile.open(file) as archive:
+        archive.extractall(tmp_path, filter="data")
+
+    def blob(descriptor: dict[str, str]) -> Path:
+        return tmp_path / "blobs" / descriptor["digest"].replace(":", "/")
+
+    manifest = json.loads(blob(json.loads((tmp_path / "index.json").read_text())["manifests"][0]).read_text())
+    with tarfile.open(blob(manifest["layers"][0])) as layer:
+        [time] = {each.mtime for each in layer}
+    first = json.loads(blob(manifest["config"]).read_text())["history"][0]
+    assert datetime.fromisoformat(first["created"]) == datetime.fromtimestamp(time, UTC)
+    assert manifest["annotations"]["org.opencontainers.image.base.name"] == "localhost/debian:bookworm"
 
 
 @pytest.mark.parametrize("image", ["agent", "report"])

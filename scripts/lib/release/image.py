@@ -5,6 +5,7 @@ usage: image.py TARGET LAYOUT ROOT OUTPUT. LAYOUT is the image as an OCI layout,
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tarfile
@@ -25,6 +26,7 @@ FIELD = re.compile(r"^(Package|Version|Architecture|Status): (.*)$", re.MULTILIN
 def main(target: str, layout: Path, root: Path, output: Path) -> None:
     system = debian(root)
     name = f"{NAME}-{VERSION}-{target}-{system['dpkg'][1]}"
+    for_docker(layout, f"{NAME}{'' if target == 'agent' else f'-{target}'}:{VERSION}")
     archive(layout, output / f"{name}.oci.tar")
     wanted: dict[str, str] = {}
     for lock in LOCKS[target]:
@@ -44,6 +46,22 @@ def debian(root: Path) -> dict[str, tuple[str, str]]:
         for each in found
         if each.get("Status") == "install ok installed"
     }
+
+
+def for_docker(layout: Path, name: str) -> None:
+    """Makes `docker load` read it, by that name: with Docker's former store a list, with containerd's an annotation."""
+    index = json.loads((layout / "index.json").read_text())
+    [described] = index["manifests"]
+    described["annotations"]["io.containerd.image.name"] = f"docker.io/library/{name}"
+    (layout / "index.json").write_text(json.dumps(index))
+    manifest = json.loads((layout / blob(described)).read_text())
+    layers = [blob(each) for each in manifest["layers"]]
+    own = {"Config": blob(manifest["config"]), "RepoTags": [name], "Layers": layers}
+    (layout / "manifest.json").write_text(json.dumps([own]))
+
+
+def blob(described: dict[str, str]) -> str:
+    return f"blobs/{described['digest'].replace(':', '/')}"
 
 
 def archive(layout: Path, made: Path) -> None:
