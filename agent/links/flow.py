@@ -265,8 +265,8 @@ class Flow:
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
             return error
         side = self._down if is_downstream else self._up
-        is_refused = error.code == ACCESS_REFUSED and not is_consumed_by_another(error)
-        kind = PermanentError if is_refused else TransientError
+        may_pass = is_consumed_by_another(error) or blames_message(error)
+        kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
         explained = kind(f"{side.where}: {one_line(str(error))}")
         explained.__cause__ = error
         explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
