@@ -63,3 +63,19 @@ def test_an_annotation_that_the_core_refuses(
     eventually(lambda: "can't be published" in str(agent.links()[named(here)].get("error")), what="it is named")
     assert ask(agent, "/api/links")[0]["status"] == "stalled"
     assert depth(plugin.site.uri, "src") == 0  # the shovel holds it
+
+
+def test_a_filter_that_is_a_mapping(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
+    """RabbitMQ delivers of a stream what fits, and nothing else."""
+    core.site.node.admin.queue(core.site.vhost, "src", arguments={"x-queue-type": "stream"})
+    core.site.queue(name="dest")
+    with core.user() as user:
+        for subject in ("other", "wanted", "other", "wanted"):
+            properties = sections.PROPERTIES.encode(subject=subject)
+            assert user.send_bytes("src", properties + BODY) == "accepted"
+    arguments = {"x-stream-offset": "first", "amqp:properties-filter": {"subject": "wanted"}}
+    running(agent_of(here.node), here, ends("both", core, here) | {"src-consumer-args": arguments})
+    core.site.wait_depth(2, "dest")
+    with core.user() as user:
+        found = [user.take("dest", 1)[0]["subject"] for _ in range(2)]
+    assert found == ["wanted"] * 2
