@@ -249,6 +249,8 @@ class ShovelModel(StrictModel):
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
             del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
+        if self.src_protocol == "local" and written.get("ack_mode") is model.AckMode.NO_ACK:
+            written["ack_mode"] = model.AckMode.ON_PUBLISH  # the queue may be a stream, which nothing shows
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:

@@ -118,12 +118,13 @@ def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
 
 @pytest.mark.versions
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
-def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str) -> None:
+@pytest.mark.parametrize("arguments", [{}, {"src-consumer-args": {"x-stream-offset": "first"}}], ids=["next", "first"])
+def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str, arguments: dict[str, Any]) -> None:
     own = core.site
     for name in ("src", "dest"):
         own.node.admin.queue(own.vhost, name, arguments={"x-queue-type": "stream"})
-    keys = {"src-predeclared": True, "dest-predeclared": True, "src-consumer-args": {"x-stream-offset": "first"}}
-    definition = local("src", own, "src") | local("dest", own, "dest") | keys | {"ack-mode": ack_mode}
+    keys = {"src-predeclared": True, "dest-predeclared": True, "ack-mode": ack_mode}
+    definition = local("src", own, "src") | local("dest", own, "dest") | keys | arguments
     agent = running(agent_of(own.node), own, definition)
     own.publish(numbered(1_000), "src", exchange="")
     eventually(lambda: ask(agent, "/api/links")[0]["forwarded"] == 1_000, what="all are forwarded")
