@@ -425,6 +425,11 @@ NO_OFFSET = (
             "warning: lag-critical does nothing for a stream: how much waits in one isn't known",
         ),
         (
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, src-consumer-args: {{x-stream-offset: 1}}",
+            "warning: the place in a stream that is read by amqp10 isn't remembered: with each connection it is copied "
+            "again from x-stream-offset on; read it by amqp091",
+        ),
+        (
             f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
             "x-stream-offset needs src-queue, a stream",
         ),
