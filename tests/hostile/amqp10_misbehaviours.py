@@ -27,7 +27,6 @@ from tests.hostile.peer10 import (
 ACCEPTED: Final = performatives.ACCEPTED.encode()
 BROKEN: Final = "broken AMQP 1.0: "
 UNSURE: Final = "\x1b[2J\r\n\x00"  # what no terminal should see
-DEEP: Final = 30
 
 
 class Row(NamedTuple):
@@ -196,13 +195,6 @@ async def aborted(peer: Peer10, heard: Heard) -> None:
 async def detaches(peer: Peer10, heard: Heard) -> None:
     gone = error("amqp:resource-deleted", "gone")
     await peer.flood(said(performatives.DETACH, channel=heard.channel, handle=0, closed=True, error=gone))
-
-
-def _nested(depth: int) -> Value:
-    found = Value("list", ())
-    for _ in range(depth):
-        found = Value("list", (found,))
-    return found
 
 
 UNREADABLE: Final[Mapping[str, bytes]] = {
