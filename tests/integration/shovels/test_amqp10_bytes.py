@@ -79,3 +79,17 @@ def test_a_filter_that_is_a_mapping(agent_of: AgentOf, here: Site, core: Amqp10)
     with core.user() as user:
         found = [user.take("dest", 1)[0]["subject"] for _ in range(2)]
     assert found == ["wanted"] * 2
+
+
+def test_a_loss_is_counted_each_time_and_logged_once(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
+    core.site.queue(name="src")
+    here.queue(name="dest")
+    agent = running(agent_of(here.node), here, ends("from", core, here))
+    footer = sections.section(sections.FOOTER, Value("map", ((Value("symbol", "a"), Value("uint", 1)),)))
+    with core.user() as user:
+        for message in (BODY + footer, BODY, BODY + footer):
+            assert user.send_bytes("src", message) == "accepted"
+    here.wait_depth(3, "dest")
+    eventually(lambda: ask(agent, "/api/links")[0]["converted_with_loss"] == {"footer": 2}, what="both are counted")
+    eventually(lambda: agent.told("converted with loss"), what="it is logged")
+    assert [each["lost"] for each in agent.told("converted with loss")] == ["footer"]
