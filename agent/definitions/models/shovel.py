@@ -200,6 +200,12 @@ class ShovelModel(StrictModel):
         if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
             report = spot.warn if spot.native else spot.error
             report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
+        if is_amqp10 and "quarantine-after" in raw:
+            spot.warn(
+                "quarantine-after does nothing for a source of amqp10: no quarantine is beside it",
+                "quarantine-after",
+                key=True,
+            )
         if lacks_destination(raw):
             spot.error(LACKS_DESTINATION, key=True)
         for end in ("src", "dest"):

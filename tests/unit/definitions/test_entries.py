@@ -433,6 +433,10 @@ NO_OFFSET = (
             UNREMEMBERED,
         ),
         (
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, quarantine-after: 5m",
+            "warning: quarantine-after does nothing for a source of amqp10: no quarantine is beside it",
+        ),
+        (
             f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
             "x-stream-offset needs src-queue, a stream",
         ),
