@@ -256,6 +256,13 @@ async def end(peer: Peer10, heard: Heard) -> None:
         await peer.say(performatives.END, channel=heard.channel, error=why)
 
 
+async def distrusts(peer: Peer10, heard: Heard) -> None:
+    """Ends the session over a message, in the words of RabbitMQ 4.3."""
+    if not heard["delivery_id"]:
+        why = error("amqp:unauthorized-access", "user_id property set to 'a' but authenticated user was 'b'")
+        await peer.say(performatives.END, channel=heard.channel, error=why)
+
+
 async def close(peer: Peer10, heard: Heard) -> None:
     await peer.say(performatives.CLOSE, error=error("amqp:internal-error", f"{UNSURE}{SECRET}"))
 
@@ -287,6 +294,7 @@ DESTINATIONS: Final = {
     "settles_what_wasnt_sent": Row(instead(performatives.TRANSFER, unsent), BROKEN + "an outcome of a message that"),
     "settles_again": Row(instead(performatives.TRANSFER, again), ""),
     "ends": Row(instead(performatives.TRANSFER, end), "INTERNAL_ERROR - \ufffd[2J \ufffd[redacted]"),
+    "distrusts": Row(instead(performatives.TRANSFER, distrusts), ""),
     "closes": Row(instead(performatives.TRANSFER, close), "INTERNAL_ERROR - \ufffd[2J \ufffd[redacted]"),
     "stops_reading": Row(instead(performatives.TRANSFER, stop_reading), ""),
     "no_credit": Row(instead(performatives.ATTACH, no_credit), ""),
