@@ -36,6 +36,8 @@ __all__ = [
 
 RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 405, 406, 530
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
+_OVER_A_MESSAGE = frozenset({PRECONDITION_FAILED, 503})
+_USER_ID = "ACCESS_REFUSED - user_id property set to "
 _TLS_ALERT = b"\x15\x03"
 _NO_VHOST = "NOT_ALLOWED - vhost "
 _NO_ACCESS = "NOT_ALLOWED - access to vhost "
@@ -86,15 +88,17 @@ def blames_message(error: BrokerError) -> bool:
     """True if a broker closed a connection, or the channel, because of data that it read: a message may be the cause.
 
     Brokers from 3.10 to 4.3 close the connection with 541 over headers that they can't parse, with 505 over a content
-    header of another class, and the channel with 406 over properties that they don't accept. When a broker shuts down,
-    the code is 320.
+    header of another class, and the channel with 406 over properties that they don't accept. By AMQP 1.0 those of 4.x
+    end the session with 503 over annotations, and with 403 over a user id: any other 403 is a missing permission. When
+    a broker shuts down, the code is 320.
     """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionClosedError):
             return cause.code in _OVER_WHAT_WAS_READ
         if isinstance(cause, ChannelClosedError):
-            return cause.code == PRECONDITION_FAILED
+            is_of_another = cause.code == ACCESS_REFUSED and str(cause).startswith(_USER_ID)
+            return is_of_another or cause.code in _OVER_A_MESSAGE
         cause = cause.__cause__
     return False
 

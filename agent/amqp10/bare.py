@@ -11,17 +11,20 @@ from typing import Final, NamedTuple
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, decode_table
 from agent.amqp10 import sections, types
-from agent.amqp10.sections import HEADER, MESSAGE_ANNOTATIONS, find_sections
+from agent.amqp10.sections import (
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    content_of,
+    find_sections,
+)
 from agent.amqp10.types import Value
 from agent.core.fields import Field
 
 MOST_ANNOTATIONS: Final = 32 * 1024  # bytes: 40 ms at worst
 NO_PROPERTIES: Final = b"\x00\x00"
 NO_ADDRESS: Final = b"\x00\x00"  # neither exchange nor routing key
-_HEADER: Final = b"\x00\x53\x70"
-_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71"
-_ANNOTATIONS: Final = b"\x00\x53\x72"
-_PROPERTIES: Final = b"\x00\x53\x73"
 _LISTS: Final = frozenset({b"\xc0", b"\xd0"})
 _LARGE_LIST: Final = struct.Struct(">BII")
 _NULL: Final = bytes((types.NULL_CODE,))
@@ -51,11 +54,11 @@ class BareMessages:
     def take(self, message: bytes) -> Taken:
         """The message as a body without properties; what it holds isn't looked at."""
         kept, is_redelivered, at = b"", False, 0
-        if message.startswith(_HEADER):
-            at = types.skip(message, len(_HEADER))
+        if (content := content_of(HEADER.code, message, at)) is not None:
+            at = types.skip(message, content)
             kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
-        if message.startswith(_DELIVERY_ANNOTATIONS, at):
-            at = types.skip(message, at + len(_DELIVERY_ANNOTATIONS))
+        if (content := content_of(DELIVERY_ANNOTATIONS, message, at)) is not None:
+            at = types.skip(message, content)
         return Taken(NO_PROPERTIES, kept + message[at:], is_redelivered, NO_ADDRESS)
 
     def _kept(self, header: bytes) -> tuple[bytes, bool]:
@@ -105,7 +108,7 @@ def without_foreign_user(message: bytes, user: bytes) -> bytes:
 def _properties_at(message: bytes) -> int | None:
     """Where the list of a message's properties begins, if it has any."""
     at = 0
-    for section in (_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS):
-        if message.startswith(section, at):
-            at = types.skip(message, at + len(section))
-    return at + len(_PROPERTIES) if message.startswith(_PROPERTIES, at) else None
+    for code in (HEADER.code, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
+        if (content := content_of(code, message, at)) is not None:
+            at = types.skip(message, content)
+    return content_of(PROPERTIES.code, message, at)

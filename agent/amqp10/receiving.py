@@ -31,7 +31,8 @@ WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data
 MOST_ABORTED: Final = 100  # between others that aren't settled
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
-_FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "T": "timestamp"}
+_FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "d": "double", "V": "null"}
+_KEYS: Final = {"amqp:properties-filter": "symbol"}  # of the filters that aren't keyed by text
 _DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BBHIHHQ")  # behind the end of the frame before
@@ -48,20 +49,21 @@ def filter_set(arguments: Table) -> dict[str, Value] | None:
     named = {"x-stream-offset": "rabbitmq:stream-offset-spec"}
     found = {named.get(name, name): field for name, field in arguments}
     return {
-        name: Value("described", (Value("symbol", name), value))
+        name: Value("described", (Value("symbol", name), _filter_value(field, key=_KEYS.get(name, "string"))))
         for name, field in found.items()
-        if (value := _filter_value(field)) is not None
     } or None
 
 
-def _filter_value(field: Field) -> Value | None:
-    """A list is one of text; a time has milliseconds."""
-    if field.tag == "A":
-        items = tuple(_filter_value(each) for each in field.value)
-        return Value("list", tuple(each for each in items if each is not None))
-    if field.tag not in _FILTER_TYPES:
-        return None
-    return Value(_FILTER_TYPES[field.tag], 1000 * field.value if field.tag == "T" else field.value)
+def _filter_value(field: Field, *, key: str = "string") -> Value:
+    """The value of what JSON has, and of a time, in milliseconds; `key` is the type of a mapping's keys."""
+    match field.tag:
+        case "A":
+            return Value("list", tuple(map(_filter_value, field.value)))
+        case "F":
+            return Value("map", tuple((Value(key, name), _filter_value(each)) for name, each in field.value))
+        case "T":
+            return Value("timestamp", 1000 * field.value)
+    return Value(_FILTER_TYPES[field.tag], field.value)
 
 
 class ReceiverLink:

@@ -54,6 +54,7 @@ _CODES: Final[Mapping[int | str, int]] = {
 }
 _BODY: Final = 5
 _SMALL_ULONG: Final = 0x53
+_USUAL: Final = bytes((0, _SMALL_ULONG))  # how descriptors begin
 _DESCRIPTORS: Final = {b"\x44", b"\x53", b"\x80", b"\xa3", b"\xb3"}  # the codes of numbers and symbols
 
 
@@ -110,6 +111,17 @@ def _begin(message: bytes, at: int) -> tuple[int, int]:
     if content == len(message):
         raise CodecError(types.CUT_OFF)
     return code, content
+
+
+def content_of(code: int, message: bytes, at: int) -> int | None:
+    """Where the content of the section at `at` begins, if it is one of this code, by whichever descriptor."""
+    if message[at : at + 2] == _USUAL:
+        return at + 3 if message[at + 2 : at + 3] == bytes((code,)) else None
+    try:
+        found, content = _begin(message, at) if at < len(message) else (None, at)
+    except CodecError:  # the peer's to judge
+        return None
+    return content if found == code else None
 
 
 def header(message: bytes, sections: Sections) -> Mapping[str, Any]:

@@ -265,8 +265,8 @@ class Flow:
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
             return error
         side = self._down if is_downstream else self._up
-        is_refused = error.code == ACCESS_REFUSED and not is_consumed_by_another(error)
-        kind = PermanentError if is_refused else TransientError
+        may_pass = is_consumed_by_another(error) or blames_message(error)
+        kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
         explained = kind(f"{side.where}: {one_line(str(error))}")
         explained.__cause__ = error
         explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
@@ -502,17 +502,19 @@ class Flow:
         largest = largest_taken(error)
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
-        elif blames_message(error) and self._may_have_caused_it:
+        elif blames_message(error) and self._may_have_caused(error):
             on_the_way = self._poison_check.on_the_way if self._poison_check else ()
             self._path.poison_search.broke(self._loop.time(), self._watch, on_the_way)
         elif not isinstance(error, ChannelClosedError):
             self._path.largest = None  # the next connection may take more
 
-    @property
-    def _may_have_caused_it(self) -> bool:
-        """True if the broker may have been reading a message of this link when it closed the connection."""
+    def _may_have_caused(self, error: BrokerError) -> bool:
+        """True if the broker may have been reading a message of this link when it closed the connection or channel, or
+        has refused one before that."""
         if self._options.ack_mode is not AckMode.ON_CONFIRM:
             return self._window.has_forwarded
+        if isinstance(error, ChannelClosedError) and self.is_refused:
+            return True
         return self.in_flight > 0 or (self._into is not None and self._into.is_midway)
 
     def _end_returned(self) -> None:

@@ -27,7 +27,6 @@ from tests.hostile.peer10 import (
 ACCEPTED: Final = performatives.ACCEPTED.encode()
 BROKEN: Final = "broken AMQP 1.0: "
 UNSURE: Final = "\x1b[2J\r\n\x00"  # what no terminal should see
-DEEP: Final = 30
 
 
 class Row(NamedTuple):
@@ -198,13 +197,6 @@ async def detaches(peer: Peer10, heard: Heard) -> None:
     await peer.flood(said(performatives.DETACH, channel=heard.channel, handle=0, closed=True, error=gone))
 
 
-def _nested(depth: int) -> Value:
-    found = Value("list", ())
-    for _ in range(depth):
-        found = Value("list", (found,))
-    return found
-
-
 UNREADABLE: Final[Mapping[str, bytes]] = {
     "no section": b"not a message",
     "cut off": message(b"x" * 100)[:-1],
@@ -264,6 +256,13 @@ async def end(peer: Peer10, heard: Heard) -> None:
         await peer.say(performatives.END, channel=heard.channel, error=why)
 
 
+async def distrusts(peer: Peer10, heard: Heard) -> None:
+    """Ends the session over a message, in the words of RabbitMQ 4.3."""
+    if not heard["delivery_id"]:
+        why = error("amqp:unauthorized-access", "user_id property set to 'a' but authenticated user was 'b'")
+        await peer.say(performatives.END, channel=heard.channel, error=why)
+
+
 async def close(peer: Peer10, heard: Heard) -> None:
     await peer.say(performatives.CLOSE, error=error("amqp:internal-error", f"{UNSURE}{SECRET}"))
 
@@ -295,6 +294,7 @@ DESTINATIONS: Final = {
     "settles_what_wasnt_sent": Row(instead(performatives.TRANSFER, unsent), BROKEN + "an outcome of a message that"),
     "settles_again": Row(instead(performatives.TRANSFER, again), ""),
     "ends": Row(instead(performatives.TRANSFER, end), "INTERNAL_ERROR - \ufffd[2J \ufffd[redacted]"),
+    "distrusts": Row(instead(performatives.TRANSFER, distrusts), ""),
     "closes": Row(instead(performatives.TRANSFER, close), "INTERNAL_ERROR - \ufffd[2J \ufffd[redacted]"),
     "stops_reading": Row(instead(performatives.TRANSFER, stop_reading), ""),
     "no_credit": Row(instead(performatives.ATTACH, no_credit), ""),

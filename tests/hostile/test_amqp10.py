@@ -65,6 +65,8 @@ def endure(scene: Scene, rows: Mapping[str, Row], *, ten: str) -> None:
             assert scene.status_of("unreadable")["status"] == "running"
             assert scene.status_of("byte_by_byte")["status"] == "running"
             eventually(lambda: depth(good, "byte_by_byte") == 5, what="what comes in bytes is whole")
+        if "distrusts" in rows:
+            assert scene.status_of("distrusts")["status"] != "invalid"
 
 
 def test_hostile_sources_hurt_nobody(scene: Scene) -> None:

@@ -51,7 +51,9 @@ class TlsBroker:
         return f"certfile={client.certfile}&keyfile={client.keyfile}"
 
 
-def start(lab: Lab, name: str, *, certificate: str = "server", extra: tuple[str, ...] = ()) -> TlsBroker:
+def start(
+    lab: Lab, name: str, *, certificate: str = "server", extra: tuple[str, ...] = (), more_plugins: tuple[str, ...] = ()
+) -> TlsBroker:
     authority = Authority.create(directory(lab, name))
     server = authority.expired() if certificate == "expired" else authority.server()
     amqps, https = lab.ports.take(), lab.ports.take()
@@ -67,7 +69,7 @@ def start(lab: Lab, name: str, *, certificate: str = "server", extra: tuple[str,
         "ssl_cert_login_from = common_name",
         *extra,
     ]
-    plugins = (*DEFAULT_PLUGINS, "rabbitmq_auth_mechanism_ssl")
+    plugins = (*DEFAULT_PLUGINS, "rabbitmq_auth_mechanism_ssl", *more_plugins)
     return TlsBroker(lab.node(name, plugins=plugins, conf=conf).start(), authority, amqps, https)
 
 

@@ -12,6 +12,9 @@ from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 
 SHOVELLED: Final = "x-shovelled"
 SHOVELLED_AT: Final = "x-shovelled-timestamp"
+ANNOTATIONS: Final = ("x-opt-shovelled-by", "x-opt-shovel-type", "x-opt-shovel-name")
+"""What shovels add in place of these two where an end is `amqp10` or `local`."""
+ANNOTATED_AT: Final = "x-opt-shovelled-timestamp"
 ORIGINAL_EXCHANGE: Final = "x-original-exchange"
 ORIGINAL_KEY: Final = "x-original-routing-key"
 ORIGINAL_CC: Final = "x-original-cc"
@@ -26,7 +29,7 @@ _ROUTE: Final = "links find out by it where a message has been"
 _REPLACED: Final = "links keep in it what they replace"
 _DEATHS: Final = "brokers write it when they dead-letter a message, and find loops by it"
 _NEVER: Final[dict[str, str]] = {
-    **dict.fromkeys((RECEIVED_FROM, SHOVELLED, SHOVELLED_AT), _ROUTE),
+    **dict.fromkeys((RECEIVED_FROM, SHOVELLED, SHOVELLED_AT, *ANNOTATIONS, ANNOTATED_AT), _ROUTE),
     **dict.fromkeys((INVALID_HEADERS, ORIGINAL_EXCHANGE, ORIGINAL_KEY, ORIGINAL_CC), _REPLACED),
     **dict.fromkeys(("CC", "BCC"), "brokers send copies of a message to the queues in it"),
     PROBE: "the agent knows its probes by it",

@@ -200,6 +200,12 @@ class ShovelModel(StrictModel):
         if is_amqp10 and after == model.DeleteAfter.QUEUE_LENGTH:
             report = spot.warn if spot.native else spot.error
             report("queue-length is for amqp091; with amqp10 write a number of messages, or never", name, key=True)
+        if is_amqp10 and "quarantine-after" in raw:
+            spot.warn(
+                "quarantine-after does nothing for a source of amqp10: no quarantine is beside it",
+                "quarantine-after",
+                key=True,
+            )
         if lacks_destination(raw):
             spot.error(LACKS_DESTINATION, key=True)
         for end in ("src", "dest"):
@@ -249,6 +255,8 @@ class ShovelModel(StrictModel):
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
             del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
+        if self.src_protocol == "local" and written.get("ack_mode") is model.AckMode.NO_ACK:
+            written["ack_mode"] = model.AckMode.ON_PUBLISH  # the queue may be a stream, which nothing shows
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:

@@ -33,6 +33,13 @@ def check_stream(raw: Mapping[str, Any], spot: Spot) -> None:
         return
     if raw.get("ack-mode") == "no-ack" and raw.get("src-protocol") != "local":  # the plugin's local shovel has it
         spot.error("a stream is read with acknowledgements: use on-confirm or on-publish", "ack-mode")
+    if raw.get("src-protocol") == "amqp10":
+        spot.warn(
+            "the place in a stream that is read by amqp10 isn't remembered: with each connection it is copied again "
+            f"from {STREAM_OFFSET} on; read it by amqp091",
+            "src-consumer-args",
+            key=True,
+        )
     if "lag-critical" in raw:
         spot.warn("lag-critical does nothing for a stream: how much waits in one isn't known", "lag-critical", key=True)
     for name in ("src-delete-after", "delete-after"):

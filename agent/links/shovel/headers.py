@@ -14,9 +14,8 @@ from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
 from agent.core.model import AddressDestination, PublishProperties, ShovelLink
-from agent.core.rules.headers import SHOVELLED, SHOVELLED_AT
+from agent.core.rules.headers import ANNOTATED_AT, ANNOTATIONS, SHOVELLED, SHOVELLED_AT
 
-OPT_TIMESTAMP: Final = "x-opt-shovelled-timestamp"
 _SHOVELLED: Final = Names(SHOVELLED)
 _TIMESTAMP: Final = Names(SHOVELLED_AT)
 _ARRAY: Final = ord("A")
@@ -90,7 +89,7 @@ class AddedAnnotations:
         self.changes = changes
         self._entries = b"".join(header_table.entry(name, text(value)) for name, value in added.items())
         self._clock = clock
-        names = [*added] if clock is None else [*added, OPT_TIMESTAMP]
+        names = [*added] if clock is None else [*added, ANNOTATED_AT]
         self.marks = tuple(map(short_string, names))
         self._names = Names(*names)
 
@@ -99,7 +98,7 @@ class AddedAnnotations:
         return 0 if self._clock is None else 1000 * int(self._clock())
 
     def entries(self, _: Delivery) -> bytes:
-        added = b"" if self._clock is None else header_table.entry(OPT_TIMESTAMP, long(self.version))
+        added = b"" if self._clock is None else header_table.entry(ANNOTATED_AT, long(self.version))
         return self._entries + added
 
     def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
@@ -112,7 +111,7 @@ def _annotations(link: ShovelLink, destination: AmqpUri, *, cluster: str, clock:
     changes = PropertyChanges(properties, _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
         return Untouched(changes)
-    named = {"x-opt-shovelled-by": cluster, "x-opt-shovel-type": "dynamic", "x-opt-shovel-name": link.name}
+    named = dict(zip(ANNOTATIONS, (cluster, "dynamic", link.name), strict=True))
     return AddedAnnotations(
         named if settings.add_forward_headers else {}, clock if settings.add_timestamp_header else None, changes
     )

@@ -8,16 +8,19 @@ from urllib.parse import quote
 import pytest
 
 from tests.conftest import Borrowed
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.conftest import start
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import named, parameter, parameters
+from tests.integration.shovels.shoveling import named, parameter, parameters, running
 from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, Amqp10, lose_nothing
 from tests.integration.shovels.test_resets import COUNT, ENDS, ProxyTo
+from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS
-from tests.lab.user_program import consumers, numbered, times
+from tests.lab.user_program import consumers, depth, numbered, times
 from tests.lab.waiting import eventually
 
 PLUGINS: Final = ("rabbitmq_shovel", "rabbitmq_shovel_management")
+CLIENT: Final = "client"
 MANY: Final = max(COUNT, 20_000)
 
 
@@ -69,3 +72,22 @@ def test_twenty_thousand_messages_and_twenty_cuts(
     agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
 ) -> None:
     lose_nothing(agent_of, here, ten, proxy_to, kind=kind, end=end, count=MANY)
+
+
+@pytest.mark.thorough
+def test_by_tls_and_a_certificate(agent_of: AgentOf, here: Site, lab: Lab, site_on: SiteOn) -> None:
+    """The source by TLS and a password, the destination by the client's certificate."""
+    tls = start(lab, "tls10", more_plugins=(PLUGIN,))
+    site = site_on(tls.node).queue(name="src").queue(name="dest")
+    tls.node.admin.user(CLIENT, "unused", "")
+    tls.node.admin.permissions(site.vhost, CLIENT)
+    ten = Amqp10(site, is_in_core=False)
+    at = f"localhost:{tls.amqps_port}/{quote(site.vhost, safe='')}?{tls.trust}"
+    uris = {
+        "src-uri": f"amqps://guest:guest@{at}",
+        "dest-uri": f"amqps://{at}&{tls.show(CLIENT)}&auth_mechanism=external",
+    }
+    running(agent_of(here.node), here, ten.end("src", "src") | ten.end("dest", "dest") | uris)
+    site.publish(numbered(500), "src", exchange="")
+    assert site.take(500, queue="dest") == numbered(500)
+    eventually(lambda: depth(site.uri, "src") == 0, what="all are acknowledged")

@@ -105,6 +105,19 @@ def test_without_a_host_to_an_exchange_and_a_queue_that_is_deleted(agent_of: Age
     assert own.take(10, queue="dest") == numbered(10)
 
 
+def test_a_destination_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:
+    """It is declared again, and nothing that comes then is lost."""
+    agent = running(agent_of(own.node), own, local("src", own, "src") | local("dest", own, "dest"))
+    own.publish(numbered(10), "src", exchange="")
+    assert own.take(10, queue="dest") == numbered(10)
+    own.delete_queue("dest")
+    own.publish(numbered(100, start=10), "src", exchange="")
+    agent.wait_for("running", named(own))
+    own.wait_depth(100, "dest")
+    assert own.take(100, queue="dest") == numbered(100, start=10)
+    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
+
+
 @pytest.mark.parametrize("after", [100, "queue-length"])
 def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
     own.queue(name="src").publish(numbered(300), "src", exchange="")
@@ -118,12 +131,13 @@ def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
 
 @pytest.mark.versions
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
-def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str) -> None:
+@pytest.mark.parametrize("arguments", [{}, {"src-consumer-args": {"x-stream-offset": "first"}}], ids=["next", "first"])
+def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str, arguments: dict[str, Any]) -> None:
     own = core.site
     for name in ("src", "dest"):
         own.node.admin.queue(own.vhost, name, arguments={"x-queue-type": "stream"})
-    keys = {"src-predeclared": True, "dest-predeclared": True, "src-consumer-args": {"x-stream-offset": "first"}}
-    definition = local("src", own, "src") | local("dest", own, "dest") | keys | {"ack-mode": ack_mode}
+    keys = {"src-predeclared": True, "dest-predeclared": True, "ack-mode": ack_mode}
+    definition = local("src", own, "src") | local("dest", own, "dest") | keys | arguments
     agent = running(agent_of(own.node), own, definition)
     own.publish(numbered(1_000), "src", exchange="")
     eventually(lambda: ask(agent, "/api/links")[0]["forwarded"] == 1_000, what="all are forwarded")

@@ -80,6 +80,9 @@ def test_what_a_server_tells_of_itself_is_bounded() -> None:
     assert Server.read((("cluster_name", fields.text("c" * 255)),)).cluster_name == "c" * 255
 
 
+USER_ID = "user_id property set to"
+
+
 @pytest.mark.parametrize(
     ("cause", "blames"),
     [
@@ -88,6 +91,9 @@ def test_what_a_server_tells_of_itself_is_bounded() -> None:
         (ConnectionClosedError(501, "FRAME_ERROR"), True),
         (ConnectionClosedError(320, "CONNECTION_FORCED"), False),
         (ChannelClosedError(406, "PRECONDITION_FAILED - invalid expiration 'abc'"), True),
+        (ChannelClosedError(503, "COMMAND_INVALID - bad value for 'x-cc' message-annotation: {list,[{uint,5}]}"), True),
+        (ChannelClosedError(403, f"ACCESS_REFUSED - {USER_ID} 'guest' but authenticated user was 'other'"), True),
+        (ChannelClosedError(403, f"ACCESS_REFUSED - write access to exchange '{USER_ID}' in vhost '/' refused"), False),
         (ChannelClosedError(404, "NOT_FOUND - no exchange 'x'"), False),
         (EndOfStreamError(), False),
     ],

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.amqp10 import frames, performatives, sections
 from agent.amqp10.types import NULL, Array, Value, decode, encode
-from tests.unit.amqp10.strategies import plain_values
+from tests.unit.amqp10.strategies import plain_scalars, plain_values
 
 PYTHON = os.environ.get("FEDERATION_AGENT_SYSTEM_PYTHON", "/usr/bin/python3")  # the one that Debian's packages are for
 PEER = Path(__file__).with_name("proton_peer.py")
@@ -78,6 +79,11 @@ ITEM_TYPES = {
 @given(plain_values)
 def test_proton_reads_our_values(proton: Proton, value: Value) -> None:
     assert proton("decode", encode(value).hex()) == [as_tree(value)]
+
+
+@given(st.one_of(*plain_scalars.values()))
+def test_scalars_are_written_as_proton_writes_them(proton: Proton, value: Value) -> None:
+    assert encode(value).hex() == proton("encode", as_tree(value))
 
 
 @given(plain_values)

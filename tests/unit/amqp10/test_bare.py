@@ -29,6 +29,39 @@ def test_headers_are_remembered_but_not_all() -> None:
         assert bare.take(sections.HEADER.encode(ttl=ttl + 300) + message(b"x")).body.endswith(message(b"x"))
 
 
+def in_words(section: bytes, symbol: bytes) -> tuple[bytes, ...]:
+    """A section with each descriptor that AMQP allows beside the usual one."""
+    return (
+        b"\x00\x80" + section[2].to_bytes(8) + section[3:],
+        b"\x00\xa3" + bytes((len(symbol),)) + symbol + section[3:],
+        b"\x00\xb3" + len(symbol).to_bytes(4) + symbol + section[3:],
+    )
+
+
+def test_sections_are_found_by_any_descriptor() -> None:
+    headers = in_words(sections.HEADER.encode(durable=True, delivery_count=2), b"amqp:header:list")
+    hops = in_words(sections.section(0x71, Value("map", ())), b"amqp:delivery-annotations:map")
+    annotations = in_words(sections.section(0x72, Value("map", ())), b"amqp:message-annotations:map")
+    owns = in_words(properties(ID, types.encode(Value("binary", b"other")), TO), b"amqp:properties:list")
+    for header, hop, annotation, own in zip(headers, hops, annotations, owns, strict=True):
+        rest = annotation + own + message(b"x")
+        taken = BareMessages().take(header + hop + rest)
+        assert taken.is_redelivered
+        assert taken.body == sections.HEADER.encode(durable=True, priority=4) + rest
+        passed = without_foreign_user(taken.body, b"u")
+        found = sections.find_sections(passed)
+        assert sections.properties(passed, found)["user_id"] is None
+        assert passed.endswith(TO + message(b"x"))
+        assert passed.startswith(sections.HEADER.encode(durable=True, priority=4) + annotation)
+
+
+@pytest.mark.parametrize(
+    "whole", [b"\x00\x53\x10\x45", b"\x00\xa3\x01x\x45", b"\x00\xa3\x10amqp:header:list", b"\x00\x80", b"x"]
+)
+def test_what_isnt_a_section_is_left_to_the_peer(whole: bytes) -> None:
+    assert BareMessages().take(whole).body == without_foreign_user(whole, b"u") == whole
+
+
 def properties(*items: bytes) -> bytes:
     return b"\x00\x53\x73" + types.encode_list(items)
 

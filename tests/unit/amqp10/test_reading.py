@@ -13,7 +13,9 @@ from agent.amqp.wire.methods import Call
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
-from agent.amqp10.receiving import MOST_ABORTED
+from agent.amqp10.receiving import MOST_ABORTED, filter_set
+from agent.amqp10.types import Value
+from agent.core import fields
 from tests.unit.amqp.wire.link import pieces, turn
 from tests.unit.amqp10.peer import Said, Source, message, said, transfer
 
@@ -48,6 +50,32 @@ async def test_a_link_has_an_operators_name() -> None:
         source = await Source.made(link_name=name)
         attach, _ = source.peer.heard()
         assert attach["name"] == shown
+
+
+def test_whatever_json_has_becomes_a_filter() -> None:
+    def described(name: str, value: Value) -> Value:
+        return Value("described", (Value("symbol", name), value))
+
+    def keyed(key: str, name: str, value: Value) -> Value:
+        return Value("map", ((Value(key, name), value),))
+
+    written = {
+        "amqp:properties-filter": {"subject": "s"},
+        "amqp:application-properties-filter": {"a": 1.5},
+        "x-match": [None, True, {"b": [7]}],
+    }
+    found = filter_set(tuple((name, fields.from_json(value)) for name, value in written.items()))
+    names = tuple(written)
+    expected = {
+        names[0]: keyed("symbol", "subject", Value("string", "s")),
+        names[1]: keyed("string", "a", Value("double", 1.5)),
+        names[2]: Value(
+            "list",
+            (Value("null", None), Value("boolean", True), keyed("string", "b", Value("list", (Value("long", 7),)))),
+        ),
+    }
+    assert found == {name: described(name, value) for name, value in expected.items()}
+    performatives.SOURCE.encode(address="a", filter=found)
 
 
 async def test_credit_is_given_back_with_what_is_settled_but_not_for_each() -> None:

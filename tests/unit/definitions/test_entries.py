@@ -379,6 +379,10 @@ def test_types_of_exchanges(tmp_path: Path, type_: str) -> None:
 
 ENDS = "src-uri: amqp://a, dest-uri: amqp://b"
 ARGUMENTS = (("a", fields.text("b")),)
+UNREMEMBERED = (
+    "warning: the place in a stream that is read by amqp10 isn't remembered: with each connection it is copied again "
+    "from x-stream-offset on; read it by amqp091"
+)
 COUNTED = "messages of a stream can't be counted, as it takes none back: use src-delete-after-duration"
 NO_OFFSET = (
     "x-stream-offset: expected first, last, next, an offset, a time such as 2026-11-26T08:00:00Z, or how long ago, "
@@ -423,6 +427,14 @@ NO_OFFSET = (
         (
             f"{ENDS}, src-queue: q, src-consumer-args: {{x-stream-offset: first}}, lag-critical: 5m",
             "warning: lag-critical does nothing for a stream: how much waits in one isn't known",
+        ),
+        (
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, src-consumer-args: {{x-stream-offset: 1}}",
+            UNREMEMBERED,
+        ),
+        (
+            f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, quarantine-after: 5m",
+            "warning: quarantine-after does nothing for a source of amqp10: no quarantine is beside it",
         ),
         (
             f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",

@@ -25,7 +25,7 @@ from agent.core.rules.headers import prefix_of
 from agent.core.rules.hops import RECEIVED_FROM, received_entry
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.queue.visits import VisitHeaders
-from agent.links.shovel.headers import ShovelHeaders
+from agent.links.shovel.headers import AddedAnnotations, ShovelHeaders
 from tests.unit.amqp.wire.link import EXCHANGE, HERE, THERE, URI, Got, Link, Sent, feed, turn, with_table
 from tests.unit.amqp.wire.strategies import properties_with, scalars, values
 
@@ -37,6 +37,11 @@ KINDS: Final[dict[str, Callable[[], Rewriter]]] = {
     "queue": lambda: VisitHeaders(URI, "work", trust_user_id=False),
     "shovel": lambda: ShovelHeaders(
         fields.table((("shovelled-by", fields.text("here")),)), lambda: 7.0, PropertyChanges()
+    ),
+    "annotating shovel": lambda: AddedAnnotations(
+        {"x-opt-shovelled-by": "here", "x-opt-shovel-type": "dynamic", "x-opt-shovel-name": "s"},
+        lambda: 7.0,
+        PropertyChanges(),
     ),
     "plain shovel": Untouched,
 }
