@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from agent.core.text.quantities import counted, in_full
 from agent.errors import PermanentError, UsageError
 
 if TYPE_CHECKING:
+    from agent.amqp.connect import Connection
     from agent.core.standby.settings import StandbySettings
     from agent.definitions.sources.load import Configuration
     from agent.migration.promoting import Promotion
@@ -117,6 +119,17 @@ class _Promoting:
         self._remote = remote
 
     async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
+        """Whatever is decided by a look holds until the end: other commands wait, or are refused."""
+        from agent.migration.promoting import promoting_alone
+
+        async with AsyncExitStack() as opened:
+            alone: list[Connection] = []
+            if not is_dry:
+                own = self._configuration.settings.downstream.uris
+                alone = await opened.enter_async_context(promoting_alone(own, self._settings.vhosts))
+            return await self._run(alone, failover=failover, is_dry=is_dry)
+
+    async def _run(self, alone: list[Connection], *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
         from agent.migration.promoting import end_standby, look_at_promotion, make_bindings
 
         how = "failover" if failover else "switchover"
@@ -131,7 +144,7 @@ class _Promoting:
                 asks = None if seen is None else self._has_ended
                 await end_standby(self._clusters.target, promotion, how, asks)
         else:
-            switched = await self._switch_over(promotion, seen, is_dry=is_dry)
+            switched = await self._switch_over(promotion, seen, alone, is_dry=is_dry)
             found |= _switched_as_json(switched)
         if is_dry:
             return found, True
@@ -145,11 +158,13 @@ class _Promoting:
         }
         return found, promotion.is_done
 
-    async def _switch_over(self, promotion: Promotion, seen: dict[str, Any] | None, *, is_dry: bool) -> Switchover:
+    async def _switch_over(
+        self, promotion: Promotion, seen: dict[str, Any] | None, alone: list[Connection], *, is_dry: bool
+    ) -> Switchover:
         from agent.migration.promoting import end_standby
         from agent.migration.switching import SwitchingOver, Switchover, refusal_of
 
-        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain)
+        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain, alone)
         is_first = promotion.since is None
         if is_first and (seen is None or not seen["in_step"]):
             why = "no agent answers that keeps it in step" if seen is None else "; ".join(seen["why_not"])

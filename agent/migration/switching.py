@@ -20,7 +20,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
 from agent.core.migration.selection import choose
-from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
+from agent.core.rules.names import PROMOTED, QUEUE_PREFIX, SWITCHED
 from agent.core.standby.copies import inexact, limits_here, limits_of
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
@@ -73,7 +73,7 @@ class Switchover:
 
 
 class SwitchingOver:
-    """`say` shows an operator what is waited for."""
+    """`say` shows an operator what is waited for; `alone` are the connections that keep other commands out."""
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class SwitchingOver:
         settings: StandbySettings,
         clusters: ClusterPair,
         say: Callable[[str], None],
+        alone: Sequence[Connection] = (),
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -92,7 +93,8 @@ class SwitchingOver:
         self._sleep = sleep
         self._clock = clock
         self._record = SwitchRecord(clusters.target)
-        self._locks: dict[str, Connection] = {}
+        self._alone = alone
+        self._locks: list[Connection] = []
 
     async def connected(self) -> list[str]:
         """The clients of the vhosts on both sides, but for agents' own connections. Raises BrokerError."""
@@ -152,16 +154,21 @@ class SwitchingOver:
         }
 
     async def begin(self) -> None:
-        """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more."""
+        """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more. Raises
+        BrokerError, also where it is promoted meanwhile: what that one counted is needed."""
+        if await self._clusters.target.global_parameter(PROMOTED) is not None:
+            raise TransientError(f"{DOWNSTREAM}: it was promoted meanwhile: run it again")
         await self._record.begin()
 
     async def run(self) -> Switchover:
         """Each step is done for all queues and noted before the next begins, so it can be repeated. Raises
         BrokerError."""
         async with AsyncExitStack() as opened:
+            self._locks = [*self._alone]
             for vhost in self._settings.vhosts:
-                self._locks[vhost] = await self._lock(vhost)
-                opened.push_async_callback(self._locks[vhost].close)
+                lock = await self._lock(vhost)
+                opened.push_async_callback(lock.close)
+                self._locks.append(lock)
             await self._record.read()
             if self._record.is_done:
                 return Switchover()
@@ -177,7 +184,7 @@ class SwitchingOver:
         while (connection := await lock_copies(self._own, vhost)) is None:
             if self._clock() > ends:
                 raise TransientError(
-                    f"{DOWNSTREAM}: another agent, or another switchover, takes copies out of vhost {vhost!r} for more "
+                    f"{DOWNSTREAM}: another agent takes copies out of vhost {vhost!r} for more "
                     f"than {LOCKED_WITHIN:g} s: see that each agent beside the standby runs and reaches it, or is "
                     "stopped, and run it again"
                 )
@@ -292,8 +299,8 @@ class SwitchingOver:
         queue.taking = min(queue.left, head.held)
         queue.left -= queue.taking
         await self._record.note()
-        if self._locks[queue.key.vhost].is_closed:
-            raise TransientError(f"{DOWNSTREAM}: the connection that keeps other agents out was lost: run it again")
+        if any(lock.is_closed for lock in self._locks):
+            raise TransientError(f"{DOWNSTREAM}: the connection that keeps others out was lost: run it again")
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
 

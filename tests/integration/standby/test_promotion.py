@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.lab.waiting import eventually
 
 
 def _is_bound(standby: StandbyScene) -> bool:
@@ -51,6 +52,23 @@ def test_a_switchover_between_releases(
 @pytest.mark.thorough
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     switch_over(standby)
+
+
+@pytest.mark.thorough
+def test_one_command_at_a_time_promotes(standby: StandbyScene) -> None:
+    standby.fill()
+    standby.start()
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    standby.wait_depths(orders=(10, 10), audit=(10, 10))
+    running = standby.begin_switchover()
+    output = standby.switchover
+    eventually(lambda: output.exists() and "waiting until nothing moves" in output.read_text(), what="it waits")
+    for other in ("--switchover", "--failover"):
+        assert "another switchover or failover" in standby.refused("promote", "-c", "agent.yaml", other)
+    assert running.wait(60) == 0, output.read_text()
+    for queue in ("orders", "audit"):
+        assert standby.here.take(10, queue=queue) == [str(number) for number in range(10)]
 
 
 def switch_over(standby: StandbyScene) -> None:

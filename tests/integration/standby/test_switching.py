@@ -11,7 +11,7 @@ import pytest
 
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import parse
-from agent.core.rules.names import SWITCHED
+from agent.core.rules.names import PROMOTED, SWITCHED
 from agent.definitions.sources.load import load_configuration
 from agent.errors import TransientError
 from agent.migration.standby import open_standby
@@ -69,6 +69,10 @@ def take_one(standby: StandbyScene) -> None:
     [_] = standby.node.admin.post("queues", VHOST, "work", "get", body=body)
 
 
+def note_promotion(standby: StandbyScene, how: str) -> None:
+    standby.node.admin.global_parameter(PROMOTED, {"since": "2026-01-01T00:00:00Z", "how": how})
+
+
 def interrupt() -> None:
     raise InterruptedHereError
 
@@ -89,6 +93,7 @@ def run(standby: StandbyScene, *, begins: bool = True, **steps: Callable[[], obj
                 setattr(switching, name, step)
             if begins:
                 await switching.begin()
+                note_promotion(standby, "switchover")
             return await switching.run()
 
     return asyncio.run(work())
@@ -137,6 +142,15 @@ def test_what_comes_twice_since_a_move_was_interrupted_is_said(waiting: StandbyS
 
 
 @pytest.mark.thorough
+def test_a_promotion_that_was_noted_meanwhile_keeps_its_counts(waiting: StandbyScene) -> None:
+    run_interrupted(waiting, "before_drop")
+    with pytest.raises(TransientError, match="promoted meanwhile"):
+        run(waiting)
+    assert run(waiting, begins=False).problems == []
+    assert waiting.here.take(3, queue="work") == WAITING
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("queues", ["lost", [{"vhost": VHOST, "queue": "work"}]])
 def test_nothing_is_taken_once_it_is_not_known_what_was_counted(waiting: StandbyScene, queues: object) -> None:
     waiting.node.admin.global_parameter(SWITCHED, {"queues": queues})
@@ -153,10 +167,11 @@ def test_it_waits_until_no_agent_takes_copies_out_but_not_for_ever(waiting: Stan
         assert other is not None
         async with switching_of(waiting, lambda: now) as switching:
             await switching.begin()
+            note_promotion(waiting, "switchover")
             trying = asyncio.create_task(switching.run())
             await asyncio.sleep(1)
             now = LOCKED_WITHIN + 1
-            with pytest.raises(TransientError, match="another agent, or another switchover"):
+            with pytest.raises(TransientError, match="another agent takes copies out"):
                 await trying
             trying = asyncio.create_task(switching.run())
             await asyncio.sleep(1)
