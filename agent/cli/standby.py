@@ -14,7 +14,7 @@ from agent.cli.options import INTERRUPTED, OK
 from agent.cli.remote import Remote, RemoteError
 from agent.cli.signals import until_signal
 from agent.core.text.quantities import counted, in_full
-from agent.errors import PermanentError, UsageError
+from agent.errors import BrokerError, PermanentError, UsageError
 
 if TYPE_CHECKING:
     from agent.amqp.connect import Connection
@@ -120,13 +120,20 @@ class _Promoting:
 
     async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
         """Whatever is decided by a look holds until the end: other commands wait, or are refused."""
-        from agent.migration.promoting import promoting_alone
+        from agent.migration.promoting import PromotionRunsError, promoting_alone
 
         async with AsyncExitStack() as opened:
             alone: list[Connection] = []
             if not is_dry:
                 own = self._configuration.settings.downstream.uris
-                alone = await opened.enter_async_context(promoting_alone(own, self._settings.vhosts))
+                try:
+                    alone = await opened.enter_async_context(promoting_alone(own, self._settings.vhosts))
+                except PromotionRunsError:
+                    raise
+                except BrokerError as error:  # of a failover the HTTP API is enough
+                    if not failover:
+                        raise
+                    output.complain(f"whether a switchover runs isn't known, one that does ends by itself: {error}")
             return await self._run(alone, failover=failover, is_dry=is_dry)
 
     async def _run(self, alone: list[Connection], *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:

@@ -53,6 +53,7 @@ LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
 HOW: Final = "how"
+SWITCHOVER: Final = "switchover"
 CLUSTER_ID: Final = "internal_cluster_id"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 

@@ -30,6 +30,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.management.answers import ClientAnswer
 from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
+from agent.migration.standby import SWITCHOVER, promoted
 from agent.migration.switch_record import SwitchedQueue, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
@@ -252,6 +253,7 @@ class SwitchingOver:
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
         move = Move(self._source_end(queue.key.vhost), self._end(queue.key.vhost), options)
+        await self._demand_ours()
         try:
             await move.run()
         finally:
@@ -299,10 +301,18 @@ class SwitchingOver:
         queue.taking = min(queue.left, head.held)
         queue.left -= queue.taking
         await self._record.note()
-        if any(lock.is_closed for lock in self._locks):
-            raise TransientError(f"{DOWNSTREAM}: the connection that keeps others out was lost: run it again")
+        await self._demand_ours()
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
+
+    async def _demand_ours(self) -> None:
+        """Directly before what can't be taken back: clients may have come since the switchover was ended. Raises
+        BrokerError."""
+        if any(lock.is_closed for lock in self._locks):
+            raise TransientError(f"{DOWNSTREAM}: the connection that keeps others out was lost: run it again")
+        _, how = promoted(await self._clusters.target.global_parameter(PROMOTED))
+        if how != SWITCHOVER:
+            raise PermanentError(f"{DOWNSTREAM}: the switchover was ended meanwhile, by a {how or 'lost note'}")
 
     async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS, is_source: bool = False) -> int:
         """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""

@@ -151,6 +151,14 @@ def test_a_promotion_that_was_noted_meanwhile_keeps_its_counts(waiting: StandbyS
 
 
 @pytest.mark.thorough
+def test_nothing_is_taken_after_a_failover(waiting: StandbyScene) -> None:
+    found = run(waiting, before_taking=lambda: note_promotion(waiting, "failover"))
+    [problem] = found.problems
+    assert "ended meanwhile, by a failover" in problem
+    assert waiting.here.take(11, queue="work") == [*COPIES, *WAITING, *WAITING]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("queues", ["lost", [{"vhost": VHOST, "queue": "work"}]])
 def test_nothing_is_taken_once_it_is_not_known_what_was_counted(waiting: StandbyScene, queues: object) -> None:
     waiting.node.admin.global_parameter(SWITCHED, {"queues": queues})
