@@ -20,7 +20,8 @@ _COUNTED: Final = ("old", "there", "moved", "left", "taking")
 class SwitchedQueue:
     """A queue as it is switched over: `old` are the copies that were there when it began, `there` what waited at the
     source then, `moved` what was moved behind the copies, and `kept` what is behind them, None until that is counted.
-    Of the copies, `left` are to be taken out yet, and `taking` more may have been."""
+    Of the copies, `left` are to be taken out yet, and `taking` more may have been. One that `keeps` its copies has no
+    counts of them."""
 
     key: ObjectKey
     old: int
@@ -29,6 +30,7 @@ class SwitchedQueue:
     kept: int | None = None
     left: int = 0
     taking: int = 0
+    keeps: bool = False
     problem: str = ""
 
 
@@ -76,10 +78,11 @@ class SwitchRecord:
 
 def _as_json(queue: SwitchedQueue) -> dict[str, Any]:
     numbers = {name: getattr(queue, name) for name in (*_COUNTED, "kept")}
-    return {"vhost": queue.key.vhost, "queue": queue.key.name, **numbers}
+    return {"vhost": queue.key.vhost, "queue": queue.key.name, **numbers, "keeps": queue.keeps}
 
 
 def _from_json(entry: Mapping[str, Any]) -> SwitchedQueue:
     old, there, moved, left, taking = (int(entry[name]) for name in _COUNTED)
     kept = None if entry["kept"] is None else int(entry["kept"])
-    return SwitchedQueue(queue_key(str(entry["vhost"]), str(entry["queue"])), old, there, moved, kept, left, taking)
+    key, keeps = queue_key(str(entry["vhost"]), str(entry["queue"])), entry["keeps"] is True
+    return SwitchedQueue(key, old, there, moved, kept, left, taking, keeps)

@@ -18,10 +18,10 @@ from agent.amqp.data.rewriting import Destination
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key, type_of
 from agent.core.migration.selection import choose
 from agent.core.rules.names import PROMOTED, QUEUE_PREFIX, SWITCHED
-from agent.core.standby.copies import inexact, limits_here, limits_of
+from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
@@ -57,20 +57,38 @@ _LOST: Final = (
 )
 SAME_LOOKS: Final = 4
 MOST_FRUITLESS: Final = 3
+STAYING_LOOKS: Final = 6
+_NOT_READY: Final = "delayed, with a consumer, or come meanwhile"
 _CHANGES: Final = "figures of its queues still change"
 
 
 @dataclass(slots=True)
 class Switchover:
-    """What was done. `inexact` are the queues that keep their copies, with the reasons."""
+    """What was done. `inexact` are the queues that keep their copies, with the reasons, and `stay` those of which
+    messages are still at the source."""
 
     queues: list[SwitchedQueue] = field(default_factory=list)
     inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
+    stay: Mapping[ObjectKey, str] = field(default_factory=dict)
     problem: str = ""
 
     @property
     def problems(self) -> list[str]:
-        return [*filter(None, [self.problem]), *(f"{each.key}: {each.problem}" for each in self.queues if each.problem)]
+        of_queues = [(each.key, each.problem) for each in self.queues if each.problem]
+        return [
+            *filter(None, [self.problem]),
+            *(f"{key}: {problem}" for key, problem in (*of_queues, *self.stay.items())),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The `queues` that are moved; of all, those that keep their copies; and those that are left at the source, but for
+    streams."""
+
+    queues: Sequence[ObjectKey]
+    inexact: Mapping[ObjectKey, str]
+    unmovable: Mapping[ObjectKey, str]
 
 
 class SwitchingOver:
@@ -173,10 +191,10 @@ class SwitchingOver:
             await self._record.read()
             if self._record.is_done:
                 return Switchover()
-            names, left = await self._chosen()
+            chosen = await self._chosen()
             if self._record.is_lost:
-                return Switchover(inexact=left, problem=_LOST)
-            return await self._run(names, left)
+                return Switchover(inexact=chosen.inexact, problem=_LOST)
+            return await self._run(chosen)
 
     async def _lock(self, vhost: str) -> Connection:
         """What another agent still holds of the copies, to take it out, isn't counted: it ends that once it has read
@@ -193,10 +211,12 @@ class SwitchingOver:
             await self._sleep(BETWEEN)
         return connection
 
-    async def _run(self, names: Sequence[ObjectKey], left: dict[ObjectKey, str]) -> Switchover:
-        record = self._record
+    async def _run(self, chosen: _Chosen) -> Switchover:
+        record, left = self._record, dict(chosen.inexact)
         if record.queues is None:
-            queues = await self._each([SwitchedQueue(key, 0) for key in names], self._count_old)
+            queues = await self._each(
+                [SwitchedQueue(key, 0, keeps=key in left) for key in chosen.queues], self._count_old
+            )
             if (found := Switchover(queues, left)).problems:
                 return found
             record.queues = queues
@@ -206,19 +226,39 @@ class SwitchingOver:
         if any(each.kept is None for each in queues):
             await self._each(queues, self._move)
             await self._each(queues, self._count_kept)
+            if not found.problems:
+                found.stay = await self._staying([each.key for each in queues], chosen.unmovable)
             if found.problems:
                 return found
             await record.note()
         await self._each(queues, self._drop)
         if not found.problems:
-            for each in queues:
+            for each in (each for each in queues if not each.keeps):
                 if (more := await self._settled(each, looks=1) - each.there) > 0:
                     left[each.key] = f"{counted(more, 'message')} more than waited at the source"
             await record.note(is_done=True)
         return found
 
-    async def _chosen(self) -> tuple[list[ObjectKey], dict[ObjectKey, str]]:
-        """The queues to switch over, and those that keep their copies."""
+    async def _staying(self, moved: Sequence[ObjectKey], unmovable: Mapping[ObjectKey, str]) -> dict[ObjectKey, str]:
+        """What the source still holds, ready or not: delayed, or with a consumer. Figures of before the move are waited
+        out."""
+        await self._sleep(FIGURES_LATE)
+        staying: dict[ObjectKey, int | None] = {}
+        for _ in range(STAYING_LOOKS):
+            depths = await self._depths()
+            staying = {key: depths.get(key, 0) for key in (*moved, *unmovable) if depths.get(key, 0) != 0}
+            if not staying:
+                break
+            await self._sleep(BETWEEN)
+        return {
+            key: (
+                f"{'an unknown number' if depth is None else counted(depth, 'message')} of it still at the source "
+                f"({unmovable.get(key, _NOT_READY)}): consume or move what is there, and run it again"
+            )
+            for key, depth in staying.items()
+        }
+
+    async def _chosen(self) -> _Chosen:
         vhosts, there, here = self._settings.vhosts, self._clusters.source, self._clusters.target
         source = await read_cluster(there, vhosts, is_source=True)
         target = await read_cluster(here, vhosts, is_source=False)
@@ -226,8 +266,14 @@ class SwitchingOver:
         wanted = plan_migration(source, nothing, choose(source, vhosts), with_traps=False).wanted
         limits = limits_of(source, wanted, time.process_time, await read_operator_policies(there, source))
         own = limits_of(target, wanted, time.process_time, await read_operator_policies(here, target))
-        left = inexact(wanted, limits_here(limits, own))
-        return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
+        of_copies = limits_here(limits, own)
+        stays = unmovable(wanted, limits, of_copies)
+        streams = {key for key in stays if type_of(wanted[key]) == STREAM}
+        return _Chosen(
+            [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in stays],
+            stays | inexact(wanted, of_copies),
+            {key: why for key, why in stays.items() if key not in streams},
+        )
 
     async def _each(
         self, queues: list[SwitchedQueue], do: Callable[[SwitchedQueue], Awaitable[None]]
@@ -248,12 +294,15 @@ class SwitchingOver:
         return queues
 
     async def _count_old(self, queue: SwitchedQueue) -> None:
-        queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
+        if not queue.keeps:
+            queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
 
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
         move = Move(self._source_end(queue.key.vhost), self._end(queue.key.vhost), options)
         await self._demand_ours()
+        if queue.keeps and not await self._settled(queue, looks=1, is_source=True):
+            return
         try:
             await move.run()
         finally:
@@ -266,6 +315,9 @@ class SwitchingOver:
             queue.problem = "; ".join([*why, *([] if account.error is None else [str(account.error)])])
 
     async def _count_kept(self, queue: SwitchedQueue) -> None:
+        if queue.keeps:
+            queue.kept = queue.moved
+            return
         queue.kept, queue.left = await self._settled(queue) - queue.old, queue.old
         if queue.kept < queue.moved:
             queue.problem = queue.problem or f"{queue.moved - queue.kept:,} of its copies went by themselves meanwhile"

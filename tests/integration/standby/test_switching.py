@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import aio_pika
 import pytest
 
 from agent.amqp.queue_head import QueueHead
@@ -148,6 +149,43 @@ def test_a_promotion_that_was_noted_meanwhile_keeps_its_counts(waiting: StandbyS
         run(waiting)
     assert run(waiting, begins=False).problems == []
     assert waiting.here.take(3, queue="work") == WAITING
+
+
+@pytest.mark.thorough
+def test_queues_that_keep_their_copies_are_moved_if_that_loses_nothing(standby: StandbyScene) -> None:
+    kept = {"prio": {"x-max-priority": 5}, "capped": {"x-max-length": 3}}
+    for name, arguments in (kept | {"refusing": {"x-max-length": 9, "x-overflow": "reject-publish"}}).items():
+        for node in (standby.source_node, standby.node):
+            node.admin.vhost(VHOST)
+            node.admin.queue(VHOST, name, arguments=arguments)
+        standby.source.publish(WAITING, exchange="", key=name)
+        standby.here.publish(["old"], exchange="", key=name)
+    standby.write()
+    found = run(standby)
+    [problem] = found.problems
+    assert "'refusing'" in problem
+    assert "3 messages of it still at the source" in problem
+    assert {key.name for key in found.inexact} == {*kept, "refusing"}
+    assert standby.here.take(1, queue="refusing") == ["old"]
+    assert len(standby.source.take(3, queue="refusing")) == 3
+    found = run(standby, begins=False)
+    assert (found.problems, len(found.inexact)) == ([], 3)
+    assert standby.here.take(4, queue="prio") == ["old", *WAITING]
+    assert standby.here.take(3, queue="capped") == WAITING
+
+
+@pytest.mark.thorough
+async def test_no_copy_is_taken_while_the_source_holds_what_is_not_ready(waiting: StandbyScene) -> None:
+    async with await aio_pika.connect(waiting.source.uri) as client, switching_of(waiting) as switching:
+        queue = await (await client.channel()).get_queue("work")
+        await queue.get()
+        await switching.begin()
+        note_promotion(waiting, "switchover")
+        [problem] = (await switching.run()).problems
+        assert "1 message of it still at the source" in problem
+    async with switching_of(waiting) as switching:
+        assert (await switching.run()).problems == []
+    assert sorted(await asyncio.to_thread(waiting.here.take, 3, queue="work")) == WAITING
 
 
 @pytest.mark.thorough
