@@ -176,6 +176,8 @@ class _Promoting:
         if is_first and (seen is None or not seen["in_step"]):
             why = "no agent answers that keeps it in step" if seen is None else "; ".join(seen["why_not"])
             raise PermanentError(f"the standby isn't in step, so it isn't known what would be missing: {why}")
+        if not is_first and await switching.is_done():
+            return Switchover()
         if clients := await switching.connected():
             raise PermanentError(refusal_of(clients))
         if is_dry:
@@ -205,7 +207,9 @@ def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dic
         "promoted": promotion.since is not None,
         "since": promotion.since,
         "agent_answers": seen is not None,
+        "links": 0 if seen is None else seen["links"],
         "missing": None if seen is None or not seen["links"] else seen["waiting"],
+        "not_here": None if seen is None or not seen["links"] else seen["not_here"],
         "repeats_at_most": promotion.repeats_at_most,
         "bindings": [str(key) for key in promotion.bindings],
     }
@@ -220,11 +224,18 @@ def _switched_as_json(switched: Switchover) -> dict[str, Any]:
     }
 
 
+def _missing(missing: int | None, links: int) -> str:
+    if missing is not None:
+        return f"{missing:,}"
+    return f"unknown, as {'not all links show it' if links else 'no agent answers that has links to the source'}"
+
+
 def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["how"] == "failover":
         missing, repeats = found["missing"], found["repeats_at_most"]
-        at_least = "unknown, as no agent answers that has links to the source" if missing is None else f"{missing:,}"
-        yield f"may be missing, as they waited in links when they were last seen: {at_least}"
+        yield f"may be missing, as they waited in links when they were last seen: {_missing(missing, found['links'])}"
+        if (not_here := found["not_here"]) is not None:
+            yield f"missing, as the source held them when it was last seen, and they aren't here: at least {not_here:,}"
         yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
     elif "moved" in found:
         yield f"moved from the source: {found['moved']:,}; copies taken out: {found['copies_taken_out']:,}"

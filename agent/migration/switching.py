@@ -179,6 +179,11 @@ class SwitchingOver:
             raise TransientError(f"{DOWNSTREAM}: it was promoted meanwhile: run it again")
         await self._record.begin()
 
+    async def is_done(self) -> bool:
+        """An earlier run has ended it, so clients may be here. Raises BrokerError."""
+        await self._record.read()
+        return self._record.is_done
+
     async def run(self) -> Switchover:
         """Each step is done for all queues and noted before the next begins, so it can be repeated. Raises
         BrokerError."""

@@ -44,6 +44,7 @@ class StandbyView(TypedDict):
     held_back: Annotated[list[str], "Bindings that a promotion makes."]
     notes: Annotated[list[str], "What is here and not at the source, and what else would federate in its vhosts."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
+    not_here: Annotated[Count, "Messages that the source holds and this cluster doesn't, at least."]
     queues: list[StandbyQueueView]
 
 
@@ -66,6 +67,7 @@ def standby_view(board: Board) -> StandbyView | None:
         "held_back": [str(key) for key in status.held_back],
         "notes": [*status.notes, *_notes(board, status, links)],
         "repeats_at_most": status.repeats_at_most,
+        "not_here": sum(status.not_here.values()),
         "queues": list(_queues(status)),
     }
 
@@ -103,7 +105,11 @@ def _named(entry: BoardEntry) -> str:
 
 def _queues(status: StandbyStatus) -> Iterator[StandbyQueueView]:
     doubts: dict[object, list[str]] = {}
-    for key, doubt in (*((each.queue, each.doubt) for each in status.doubts), *status.trim_doubts.items()):
+    lacking = {
+        key: f"at least {number:,} of the source's messages aren't here" for key, number in status.not_here.items()
+    }
+    standing = ((each.queue, each.doubt) for each in status.doubts)
+    for key, doubt in (*standing, *lacking.items(), *status.trim_doubts.items()):
         doubts.setdefault(key, []).append(doubt)
     for key, (source, here) in sorted(status.depths.items(), key=lambda item: str(item[0])):
         yield {"vhost": key.vhost, "queue": key.name, "source": source, "here": here, "doubts": doubts.get(key, [])}

@@ -14,7 +14,7 @@ from agent.core.migration.objects import queue_key
 from agent.core.rules.names import STANDBY
 from agent.core.standby.copies import StandbyDoubt
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.status import StandbyStatus
+from agent.core.standby.status import LOOKS, StandbyStatus
 from agent.status.board import Board
 from agent.status.entry import Gauges
 from agent.status.metrics import exposition
@@ -56,6 +56,16 @@ def test_a_standby_in_step() -> None:
     assert (found["in_step"], found["links"], found["waiting"], found["lag_seconds"]) == (True, 1, 4, 0.5)
     assert found["repeats_at_most"] == 3
     assert found["queues"] == [{"vhost": "v", "queue": "q", "source": 1, "here": 3, "doubts": ["first", "second"]}]
+
+
+def test_what_the_source_has_and_is_not_here() -> None:
+    made = board()
+    assert made.standby is not None
+    for _ in range(LOOKS):
+        made.standby.note_depths({Q: (8, 1)}, made.clock())
+    found = seen(made)
+    assert found["not_here"] == 7
+    assert found["queues"][0]["doubts"] == ["first", "at least 7 of the source's messages aren't here", "second"]
 
 
 def test_links_of_other_agents_are_known_there() -> None:
