@@ -231,6 +231,20 @@ def _missing(missing: int | None, links: int) -> str:
 
 
 def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _message_lines(found)
+    for binding in found["bindings"]:
+        yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
+    for key, reason in found.get("left", {}).items():
+        yield f"left: {key}: {reason}"
+    if "left" not in found:
+        yield "nothing was changed (--dry-run)"
+    elif found["promoted"]:
+        yield f"promoted since {found['since']}"
+        if not found["agent_has_ended"]:
+            yield "no agent has said that its links have ended: one that runs ends them within 30 s"
+
+
+def _message_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["how"] == "failover":
         missing, repeats = found["missing"], found["repeats_at_most"]
         yield f"may be missing, as they waited in links when they were last seen: {_missing(missing, found['links'])}"
@@ -243,13 +257,3 @@ def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} keeps its copies, which may be repeated: {why}"
         for problem in found["problems"]:
             yield f"left: {problem}"
-    for binding in found["bindings"]:
-        yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
-    for key, reason in found.get("left", {}).items():
-        yield f"left: {key}: {reason}"
-    if "left" not in found:
-        yield "nothing was changed (--dry-run)"
-    elif found["promoted"]:
-        yield f"promoted since {found['since']}"
-        if not found["agent_has_ended"]:
-            yield "no agent has said that its links have ended: one that runs ends them within 30 s"

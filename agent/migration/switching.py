@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.rewriting import Destination
@@ -20,7 +20,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key, type_of
 from agent.core.migration.selection import choose
-from agent.core.rules.names import PROMOTED, QUEUE_PREFIX, SWITCHED
+from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
 from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
@@ -28,7 +28,7 @@ from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
-from agent.management.answers import ClientAnswer
+from agent.migration.clients import clients_of
 from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
 from agent.migration.standby import SWITCHOVER, promoted
 from agent.migration.switch_record import SwitchedQueue, SwitchRecord
@@ -47,8 +47,6 @@ AT_A_TIME: Final = 8
 TOGETHER: Final = 5_000
 """Messages of a queue that are taken at a time."""
 MOST_NAMED: Final = 5
-_SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
-_OURS: Final = "federation-agent"
 LOCKED_WITHIN: Final = 90.0
 """Seconds in which other agents give copies back: they read that it is promoted within 30 s."""
 _LOST: Final = (
@@ -117,26 +115,12 @@ class SwitchingOver:
 
     async def connected(self) -> list[str]:
         """The clients of the vhosts on both sides, but for agents' own connections. Raises BrokerError."""
-        found: list[str] = []
-        for client, where in ((self._clusters.source, "source"), (self._clusters.target, "standby")):
-            tags = (await client.whoami()).get("tags", ())
-            if not _SEES_CONNECTIONS.intersection(tags.split(",") if isinstance(tags, str) else tags):
-                raise PermanentError(
-                    f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag "
-                    "monitoring"
-                )
-            for vhost in self._settings.vhosts:
-                clients = await client.clients(vhost)
-                found += [
-                    f"{_described(each)} in vhost {vhost!r} of the {where}"
-                    for each in clients
-                    if not _is_ours(each, self._users(vhost, is_source=client is self._clusters.source))
-                ]
-        return found
-
-    def _users(self, vhost: str, *, is_source: bool) -> set[str]:
-        end = self._source_end(vhost) if is_source else self._end(vhost)
-        return {uri.login[0] for uri in end.uris}
+        there = {vhost: _users(self._source_end(vhost)) for vhost in self._settings.vhosts}
+        here = {vhost: _users(self._end(vhost)) for vhost in self._settings.vhosts}
+        found = await gather_both(
+            clients_of(self._clusters.source, "source", there), clients_of(self._clusters.target, "standby", here)
+        )
+        return [each for clients in found for each in clients]
 
     async def wait_until_drained(self) -> None:
         """Until nothing changes at the source, and the queue of each link was seen empty since: later there are only
@@ -177,7 +161,14 @@ class SwitchingOver:
         BrokerError, also where it is promoted meanwhile: what that one counted is needed."""
         if await self._clusters.target.global_parameter(PROMOTED) is not None:
             raise TransientError(f"{DOWNSTREAM}: it was promoted meanwhile: run it again")
-        await self._record.begin()
+        there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
+        keys = (key for key in there if not key.name.startswith((AGENT_PREFIX, QUEUE_PREFIX)))
+        counts = [(key, here.get(key, 0), there[key]) for key in keys]
+        await self._record.begin(
+            SwitchedQueue(key, old or 0, more or 0, more or 0, more or 0, old or 0, TOGETHER)
+            for key, old, more in counts
+            if (old, more) != (0, 0)
+        )
 
     async def is_done(self) -> bool:
         """An earlier run has ended it, so clients may be here. Raises BrokerError."""
@@ -226,13 +217,14 @@ class SwitchingOver:
                 return found
             record.queues = queues
             await record.note()
-        queues = record.queues
+        queues, noted = record.queues, {each.key for each in record.queues}
+        queues += [SwitchedQueue(key, 0, keeps=key in left) for key in chosen.queues if key not in noted]
         found = Switchover(queues, left)
-        if any(each.kept is None for each in queues):
-            await self._each(queues, self._move)
-            await self._each(queues, self._count_kept)
+        if unmoved := [each for each in queues if each.kept is None]:
+            await self._each(unmoved, self._move)
+            await self._each(unmoved, self._count_kept)
             if not found.problems:
-                found.stay = await self._staying([each.key for each in queues], chosen.unmovable)
+                found.stay = await self._staying([each.key for each in unmoved], chosen.unmovable)
             if found.problems:
                 return found
             await record.note()
@@ -403,14 +395,5 @@ def refusal_of(clients: Sequence[str]) -> str:
     return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
 
 
-def _is_ours(client: ClientAnswer, users: set[str]) -> bool:
-    properties: Any = client.get("client_properties")
-    product = properties.get("product") if isinstance(properties, dict) else None
-    return product == _OURS and client.get("user") in users
-
-
-def _described(client: ClientAnswer) -> str:
-    properties: Any = client.get("client_properties")
-    name = properties.get("connection_name") if isinstance(properties, dict) else None
-    named = f" ({name})" if isinstance(name, str) and name else ""
-    return f"user {str(client.get('user', '?'))!r} of host {client.get('peer_host', '?')!s}{named}"
+def _users(end: End) -> set[str]:
+    return {uri.login[0] for uri in end.uris}
