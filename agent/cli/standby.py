@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from agent.definitions.sources.load import Configuration
     from agent.migration.promoting import Promotion
     from agent.migration.reading import ClusterPair
-    from agent.migration.switching import Switchover
+    from agent.migration.switch_record import Switchover
 
 NOT_IN_STEP: Final = 4
 LEFT: Final = 4
@@ -124,6 +125,7 @@ class _Promoting:
 
         async with AsyncExitStack() as opened:
             alone: list[Connection] = []
+            absent = await self._leave_out_absent(failover=failover)
             if not is_dry:
                 own = self._configuration.settings.downstream.uris
                 try:
@@ -134,7 +136,17 @@ class _Promoting:
                     if not failover:
                         raise
                     output.complain(f"whether a switchover runs isn't known, one that does ends by itself: {error}")
-            return await self._run(alone, failover=failover, is_dry=is_dry)
+            found, is_complete = await self._run(alone, failover=failover, is_dry=is_dry)
+            return found | {"left_out": absent}, is_complete
+
+    async def _leave_out_absent(self, *, failover: bool) -> list[str]:
+        """The vhosts that the standby hasn't: a failover promotes the others."""
+        there = {each["name"] for each in await self._clusters.target.vhosts()}
+        if (absent := sorted(self._settings.vhosts.keys() - there)) and not failover:
+            raise PermanentError(f"the standby has no vhost {', '.join(map(repr, absent))}, or the user may not see it")
+        chosen = {vhost: selection for vhost, selection in self._settings.vhosts.items() if vhost in there}
+        self._settings = replace(self._settings, vhosts=chosen)
+        return absent
 
     async def _run(self, alone: list[Connection], *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
         from agent.migration.promoting import end_standby, look_at_promotion, make_bindings
@@ -152,7 +164,7 @@ class _Promoting:
                 await end_standby(self._clusters.target, promotion, how, asks)
         else:
             switched = await self._switch_over(promotion, seen, alone, is_dry=is_dry)
-            found |= _switched_as_json(switched)
+            found |= _switched_as_json(switched, is_dry=is_dry)
         if is_dry:
             return found, True
         if switched is None or not switched.problems:
@@ -168,8 +180,10 @@ class _Promoting:
     async def _switch_over(
         self, promotion: Promotion, seen: dict[str, Any] | None, alone: list[Connection], *, is_dry: bool
     ) -> Switchover:
+        from agent.migration.clients import refusal_of
         from agent.migration.promoting import end_standby
-        from agent.migration.switching import SwitchingOver, Switchover, refusal_of
+        from agent.migration.switch_record import Switchover
+        from agent.migration.switching import SwitchingOver
 
         switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain, alone)
         is_first = promotion.since is None
@@ -181,7 +195,7 @@ class _Promoting:
         if clients := await switching.connected():
             raise PermanentError(refusal_of(clients))
         if is_dry:
-            return Switchover()
+            return await switching.look()
         if is_first:
             await switching.wait_until_drained()
             await switching.begin()
@@ -215,9 +229,9 @@ def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dic
     }
 
 
-def _switched_as_json(switched: Switchover) -> dict[str, Any]:
+def _switched_as_json(switched: Switchover, *, is_dry: bool) -> dict[str, Any]:
     return {
-        "moved": sum(queue.kept or 0 for queue in switched.queues),
+        "moved": sum((queue.there if is_dry else queue.kept) or 0 for queue in switched.queues),
         "copies_taken_out": sum(queue.old for queue in switched.queues),
         "inexact": {str(key): why for key, why in switched.inexact.items()},
         "problems": switched.problems,
@@ -232,6 +246,8 @@ def _missing(missing: int | None, links: int) -> str:
 
 def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _message_lines(found)
+    for vhost in found["left_out"]:
+        yield f"left out: vhost {vhost!r}: the standby hasn't it, or the user may not see it"
     for binding in found["bindings"]:
         yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
     for key, reason in found.get("left", {}).items():
@@ -252,7 +268,8 @@ def _message_lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"missing, as the source held them when it was last seen, and they aren't here: at least {not_here:,}"
         yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
     elif "moved" in found:
-        yield f"moved from the source: {found['moved']:,}; copies taken out: {found['copies_taken_out']:,}"
+        moved, copies = ("to move", "to take out") if "left" not in found else ("moved", "taken out")
+        yield f"{moved} from the source: {found['moved']:,}; copies {copies}: {found['copies_taken_out']:,}"
         for key, why in found["inexact"].items():
             yield f"{key} keeps its copies, which may be repeated: {why}"
         for problem in found["problems"]:

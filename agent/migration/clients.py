@@ -3,16 +3,18 @@ sides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from agent.amqp.connect import PRODUCT
+from agent.core.text.quantities import listed
 from agent.errors import PermanentError
 from agent.management.answers import ClientAnswer
 from agent.management.client import ManagementClient
 
 LONGEST_NAME: Final = 255
+MOST_NAMED: Final = 5
 _SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
 
 
@@ -25,6 +27,10 @@ async def clients_of(client: ManagementClient, where: str, vhosts: Mapping[str, 
         for each in await client.clients(vhost)
         if not is_ours(each, users)
     ]
+
+
+def refusal_of(clients: Sequence[str]) -> str:
+    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
 
 
 async def _demand_sight(client: ManagementClient, where: str) -> None:

@@ -85,7 +85,8 @@ async def look_at_promotion(standby: ManagementClient, settings: StandbySettings
             is_ours = name.startswith((AGENT_PREFIX, QUEUE_PREFIX))
             if not is_ours and any(pattern.matches(name) is not False for pattern in patterns):
                 here[queue_key(vhost, name)] = depth
-    held = bindings_from_json(await standby.global_parameter(HELD_BACK))
+    noted = bindings_from_json(await standby.global_parameter(HELD_BACK))
+    held = {key: body for key, body in noted.items() if key.vhost in settings.vhosts}
     since, how = promoted(await standby.global_parameter(PROMOTED))
     return Promotion(since, how, held, here)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,6 +42,25 @@ class SwitchedQueue:
     def has_counts(self) -> bool:
         """False if nothing was or is to be done, so that it needs no note."""
         return any(getattr(self, name) for name in (*_COUNTED, "kept"))
+
+
+@dataclass(slots=True)
+class Switchover:
+    """What was done. `inexact` are the queues that keep their copies, with the reasons, and `stay` those of which
+    messages are still at the source."""
+
+    queues: list[SwitchedQueue] = field(default_factory=list)
+    inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
+    stay: Mapping[ObjectKey, str] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        of_queues = [(each.key, each.problem) for each in self.queues if each.problem]
+        return [
+            *filter(None, [self.problem]),
+            *(f"{key}: {problem}" for key, problem in (*of_queues, *self.stay.items())),
+        ]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
@@ -31,7 +31,7 @@ from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.migration.clients import clients_of
 from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
 from agent.migration.standby import SWITCHOVER, promoted
-from agent.migration.switch_record import SwitchedQueue, SwitchRecord
+from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import NAME, SETTLING, Move, demand_there
@@ -58,25 +58,6 @@ MOST_FRUITLESS: Final = 3
 STAYING_LOOKS: Final = 6
 _NOT_READY: Final = "delayed, with a consumer, or come meanwhile"
 _CHANGES: Final = "figures of its queues still change"
-
-
-@dataclass(slots=True)
-class Switchover:
-    """What was done. `inexact` are the queues that keep their copies, with the reasons, and `stay` those of which
-    messages are still at the source."""
-
-    queues: list[SwitchedQueue] = field(default_factory=list)
-    inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
-    stay: Mapping[ObjectKey, str] = field(default_factory=dict)
-    problem: str = ""
-
-    @property
-    def problems(self) -> list[str]:
-        of_queues = [(each.key, each.problem) for each in self.queues if each.problem]
-        return [
-            *filter(None, [self.problem]),
-            *(f"{key}: {problem}" for key, problem in (*of_queues, *self.stay.items())),
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +151,19 @@ class SwitchingOver:
             if (old, more) != (0, 0)
         )
 
+    async def look(self) -> Switchover:
+        """What it would do by figures seconds old: `there` is moved, and `old` taken out. Raises BrokerError."""
+        chosen = await self._chosen()
+        there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
+        return Switchover(
+            [
+                SwitchedQueue(k, 0 if k in chosen.inexact else here.get(k) or 0, there.get(k) or 0)
+                for k in chosen.queues
+            ],
+            chosen.inexact,
+            {key: f"{_staying(there[key])}: {why}" for key, why in chosen.unmovable.items() if there.get(key, 0) != 0},
+        )
+
     async def is_done(self) -> bool:
         """An earlier run has ended it, so clients may be here. Raises BrokerError."""
         await self._record.read()
@@ -249,8 +243,7 @@ class SwitchingOver:
             await self._sleep(BETWEEN)
         return {
             key: (
-                f"{'an unknown number' if depth is None else counted(depth, 'message')} of it still at the source "
-                f"({unmovable.get(key, _NOT_READY)}): consume or move what is there, and run it again"
+                f"{_staying(depth)} ({unmovable.get(key, _NOT_READY)}): consume or move what is there, and run it again"
             )
             for key, depth in staying.items()
         }
@@ -391,8 +384,8 @@ class SwitchingOver:
         return self._configuration.settings.downstream.uris
 
 
-def refusal_of(clients: Sequence[str]) -> str:
-    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
+def _staying(depth: int | None) -> str:
+    return f"{'an unknown number' if depth is None else counted(depth, 'message')} of it still at the source"
 
 
 def _users(end: End) -> set[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
 from agent.core.standby.status import StandbyLinks
-from agent.core.text.quantities import counted, rfc3339
+from agent.core.text.quantities import counted, in_full, rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
@@ -100,6 +100,8 @@ def _notes(board: Board, status: StandbyStatus, links: StandbyLinks) -> Iterator
 
 def _named(entry: BoardEntry) -> str:
     why = f": {entry.state.error}" if entry.state.error else ""
+    if not why and entry.lag_is_critical:
+        why = ": too much waits" if entry.behind is None else f": {in_full(entry.behind)} behind"
     return f"{entry.link.name!r} in vhost {entry.link.vhost!r} ({entry.state.status}{why})"
 
 

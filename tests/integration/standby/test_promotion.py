@@ -58,6 +58,15 @@ def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
 
 
 @pytest.mark.thorough
+def test_a_vhost_that_never_came_keeps_no_other_from_a_failover(standby: StandbyScene) -> None:
+    standby.node.admin.vhost(VHOST)
+    standby.write(vhosts={VHOST: None, "never": None})
+    assert "no vhost 'never'" in standby.refused("promote", "-c", "agent.yaml", "--switchover")
+    done = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert (done["promoted"], done["left_out"]) == (True, ["never"])
+
+
+@pytest.mark.thorough
 def test_one_command_at_a_time_promotes(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
@@ -91,6 +100,8 @@ def switch_over(standby: StandbyScene) -> None:
     standby.wait_depths(orders=(10, 10), audit=(10, 10))
     assert len(standby.source.take(10, queue="audit")) == 10
     standby.publish(map(str, range(10, 13)))
+    dry = standby.run("promote", "-c", "agent.yaml", "--switchover", "--dry-run")
+    assert (dry["promoted"], dry["moved"] > 0, dry["copies_taken_out"] >= 20) == (False, True, True)
     done = standby.run("promote", "-c", "agent.yaml", "--switchover")
     assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
     assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]

@@ -16,8 +16,8 @@ from agent.core.rules.names import PROMOTED, SWITCHED
 from agent.definitions.sources.load import load_configuration
 from agent.errors import TransientError
 from agent.migration.standby import open_standby
-from agent.migration.switch_record import SwitchedQueue
-from agent.migration.switching import LOCKED_WITHIN, SwitchingOver, Switchover
+from agent.migration.switch_record import SwitchedQueue, Switchover
+from agent.migration.switching import LOCKED_WITHIN, SwitchingOver
 from agent.migration.trimming import lock_copies
 from tests.integration.standby.scene import VHOST, StandbyScene
 

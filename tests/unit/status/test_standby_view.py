@@ -9,8 +9,10 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.cli.standby import LEFT, NO_STANDBY, NOT_IN_STEP, show
+from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.migration.objects import queue_key
+from agent.core.model import LinkSettings
 from agent.core.rules.names import STANDBY
 from agent.core.standby.copies import StandbyDoubt
 from agent.core.standby.settings import StandbySettings
@@ -83,6 +85,14 @@ def test_a_link_that_does_not_work() -> None:
     found = seen(board(BROKEN))
     assert not found["in_step"]
     assert "'orders' in vhost '/' (backoff: connection refused)" in found["why_not"][0]
+
+
+def test_a_link_that_is_behind() -> None:
+    made = board()
+    link = replace(LINK, policy=STANDBY, settings=LinkSettings(lag_critical=LagCritical(seconds=60.0)))
+    made.put(link, LinkState(), Counts(), lambda: Gauges(backlog=4, lag=90.0))
+    made.changed(LINK.id, RUNNING)
+    assert "(running: 1 min 30 s behind)" in seen(made)["why_not"][0]
 
 
 async def test_the_metrics() -> None:
