@@ -18,7 +18,7 @@ from agent.amqp.data.rewriting import Destination
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key, type_of
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import choose
 from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
 from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
@@ -29,7 +29,7 @@ from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.migration.clients import clients_of
-from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
+from agent.migration.reading import ClusterPair, depths_of, read_cluster, read_operator_policies
 from agent.migration.standby import SWITCHOVER, promoted
 from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
@@ -131,18 +131,14 @@ class SwitchingOver:
             await self._sleep(BETWEEN)
 
     async def _depths(self) -> dict[ObjectKey, int | None]:
-        return {
-            queue_key(vhost, name): depth
-            for vhost in self._settings.vhosts
-            for name, depth in (await self._clusters.source.queue_depths(vhost)).items()
-        }
+        return await depths_of(self._clusters.source, self._settings.vhosts)
 
     async def begin(self) -> None:
         """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more. Raises
         BrokerError, also where it is promoted meanwhile: what that one counted is needed."""
         if await self._clusters.target.global_parameter(PROMOTED) is not None:
             raise TransientError(f"{DOWNSTREAM}: it was promoted meanwhile: run it again")
-        there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
+        there, here = await gather_both(self._depths(), depths_of(self._clusters.target, self._settings.vhosts))
         keys = (key for key in there if not key.name.startswith((AGENT_PREFIX, QUEUE_PREFIX)))
         counts = [(key, here.get(key, 0), there[key]) for key in keys]
         await self._record.begin(
@@ -154,7 +150,7 @@ class SwitchingOver:
     async def look(self) -> Switchover:
         """What it would do by figures seconds old: `there` is moved, and `old` taken out. Raises BrokerError."""
         chosen = await self._chosen()
-        there, here = await gather_both(self._depths(is_source=True), self._depths(is_source=False))
+        there, here = await gather_both(self._depths(), depths_of(self._clusters.target, self._settings.vhosts))
         return Switchover(
             [
                 SwitchedQueue(k, 0 if k in chosen.inexact else here.get(k) or 0, there.get(k) or 0)
