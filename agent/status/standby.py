@@ -74,7 +74,7 @@ def standby_view(board: Board) -> StandbyView | None:
 
 def standby_links(board: Board) -> StandbyLinks:
     of_standby = (entry for entry in board if entry.link.policy.startswith(STANDBY))
-    entries = [entry for entry in of_standby if entry.state.status is not Status.REMOVING]
+    entries = [entry for entry in of_standby if entry.state.unwanted is None]
     now = board.clock()
     for entry in entries:
         entry.note_lag(now)

@@ -10,7 +10,7 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.cli.standby import LEFT, NO_STANDBY, NOT_IN_STEP, show
 from agent.core.links.lag import LagCritical
-from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.links.lifecycle import LinkState, Phase, Unwanted
 from agent.core.migration.objects import queue_key
 from agent.core.model import LinkSettings
 from agent.core.rules.names import STANDBY
@@ -85,6 +85,11 @@ def test_a_link_that_does_not_work() -> None:
     found = seen(board(BROKEN))
     assert not found["in_step"]
     assert "'orders' in vhost '/' (backoff: connection refused)" in found["why_not"][0]
+
+
+@pytest.mark.parametrize("phase", [Phase.OPEN, Phase.CLEANING])
+def test_links_that_end_are_none_any_more(phase: Phase) -> None:
+    assert seen(board(LinkState(phase=phase, started=True, unwanted=Unwanted(0.0))))["links"] == 0
 
 
 def test_a_link_that_is_behind() -> None:
