@@ -89,7 +89,7 @@ def promote(file: Path, remote: Remote, *, failover: bool, is_dry: bool, form: s
     if form == "json":
         output.say_json(found)
     else:
-        for line in _promotion_lines(found):
+        for line in promotion_lines(found):
             output.say(line)
     return OK if is_complete else LEFT
 
@@ -244,7 +244,7 @@ def _missing(missing: int | None, links: int) -> str:
     return f"unknown, as {'not all links show it' if links else 'no agent answers that has links to the source'}"
 
 
-def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _message_lines(found)
     for vhost in found["left_out"]:
         yield f"left out: vhost {vhost!r}: the standby hasn't it, or the user may not see it"
