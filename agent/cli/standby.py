@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,14 +15,15 @@ from agent.cli.options import INTERRUPTED, OK
 from agent.cli.remote import Remote, RemoteError
 from agent.cli.signals import until_signal
 from agent.core.text.quantities import counted, in_full
-from agent.errors import PermanentError, UsageError
+from agent.errors import BrokerError, PermanentError, UsageError
 
 if TYPE_CHECKING:
+    from agent.amqp.connect import Connection
     from agent.core.standby.settings import StandbySettings
     from agent.definitions.sources.load import Configuration
     from agent.migration.promoting import Promotion
     from agent.migration.reading import ClusterPair
-    from agent.migration.switching import Switchover
+    from agent.migration.switch_record import Switchover
 
 NOT_IN_STEP: Final = 4
 LEFT: Final = 4
@@ -86,7 +89,7 @@ def promote(file: Path, remote: Remote, *, failover: bool, is_dry: bool, form: s
     if form == "json":
         output.say_json(found)
     else:
-        for line in _promotion_lines(found):
+        for line in promotion_lines(found):
             output.say(line)
     return OK if is_complete else LEFT
 
@@ -117,6 +120,35 @@ class _Promoting:
         self._remote = remote
 
     async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
+        """Whatever is decided by a look holds until the end: other commands wait, or are refused."""
+        from agent.migration.promoting import PromotionRunsError, promoting_alone
+
+        async with AsyncExitStack() as opened:
+            alone: list[Connection] = []
+            absent = await self._leave_out_absent(failover=failover)
+            if not is_dry:
+                own = self._configuration.settings.downstream.uris
+                try:
+                    alone = await opened.enter_async_context(promoting_alone(own, self._settings.vhosts))
+                except PromotionRunsError:
+                    raise
+                except BrokerError as error:  # of a failover the HTTP API is enough
+                    if not failover:
+                        raise
+                    output.complain(f"whether a switchover runs isn't known, one that does ends by itself: {error}")
+            found, is_complete = await self._run(alone, failover=failover, is_dry=is_dry)
+            return found | {"left_out": absent}, is_complete
+
+    async def _leave_out_absent(self, *, failover: bool) -> list[str]:
+        """The vhosts that the standby hasn't: a failover promotes the others."""
+        there = {each["name"] for each in await self._clusters.target.vhosts()}
+        if (absent := sorted(self._settings.vhosts.keys() - there)) and not failover:
+            raise PermanentError(f"the standby has no vhost {', '.join(map(repr, absent))}, or the user may not see it")
+        chosen = {vhost: selection for vhost, selection in self._settings.vhosts.items() if vhost in there}
+        self._settings = replace(self._settings, vhosts=chosen)
+        return absent
+
+    async def _run(self, alone: list[Connection], *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
         from agent.migration.promoting import end_standby, look_at_promotion, make_bindings
 
         how = "failover" if failover else "switchover"
@@ -131,8 +163,8 @@ class _Promoting:
                 asks = None if seen is None else self._has_ended
                 await end_standby(self._clusters.target, promotion, how, asks)
         else:
-            switched = await self._switch_over(promotion, seen, is_dry=is_dry)
-            found |= _switched_as_json(switched)
+            switched = await self._switch_over(promotion, seen, alone, is_dry=is_dry)
+            found |= _switched_as_json(switched, is_dry=is_dry)
         if is_dry:
             return found, True
         if switched is None or not switched.problems:
@@ -145,19 +177,25 @@ class _Promoting:
         }
         return found, promotion.is_done
 
-    async def _switch_over(self, promotion: Promotion, seen: dict[str, Any] | None, *, is_dry: bool) -> Switchover:
+    async def _switch_over(
+        self, promotion: Promotion, seen: dict[str, Any] | None, alone: list[Connection], *, is_dry: bool
+    ) -> Switchover:
+        from agent.migration.clients import refusal_of
         from agent.migration.promoting import end_standby
-        from agent.migration.switching import SwitchingOver, Switchover, refusal_of
+        from agent.migration.switch_record import Switchover
+        from agent.migration.switching import SwitchingOver
 
-        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain)
+        switching = SwitchingOver(self._configuration, self._settings, self._clusters, output.complain, alone)
         is_first = promotion.since is None
         if is_first and (seen is None or not seen["in_step"]):
             why = "no agent answers that keeps it in step" if seen is None else "; ".join(seen["why_not"])
             raise PermanentError(f"the standby isn't in step, so it isn't known what would be missing: {why}")
+        if not is_first and await switching.is_done():
+            return Switchover()
         if clients := await switching.connected():
             raise PermanentError(refusal_of(clients))
         if is_dry:
-            return Switchover()
+            return await switching.look()
         if is_first:
             await switching.wait_until_drained()
             await switching.begin()
@@ -183,33 +221,33 @@ def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dic
         "promoted": promotion.since is not None,
         "since": promotion.since,
         "agent_answers": seen is not None,
+        "links": 0 if seen is None else seen["links"],
         "missing": None if seen is None or not seen["links"] else seen["waiting"],
+        "not_here": None if seen is None or not seen["links"] else seen["not_here"],
         "repeats_at_most": promotion.repeats_at_most,
         "bindings": [str(key) for key in promotion.bindings],
     }
 
 
-def _switched_as_json(switched: Switchover) -> dict[str, Any]:
+def _switched_as_json(switched: Switchover, *, is_dry: bool) -> dict[str, Any]:
     return {
-        "moved": sum(queue.kept or 0 for queue in switched.queues),
+        "moved": sum((queue.there if is_dry else queue.kept) or 0 for queue in switched.queues),
         "copies_taken_out": sum(queue.old for queue in switched.queues),
         "inexact": {str(key): why for key, why in switched.inexact.items()},
         "problems": switched.problems,
     }
 
 
-def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    if found["how"] == "failover":
-        missing, repeats = found["missing"], found["repeats_at_most"]
-        at_least = "unknown, as no agent answers that has links to the source" if missing is None else f"{missing:,}"
-        yield f"may be missing, as they waited in links when they were last seen: {at_least}"
-        yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
-    elif "moved" in found:
-        yield f"moved from the source: {found['moved']:,}; copies taken out: {found['copies_taken_out']:,}"
-        for key, why in found["inexact"].items():
-            yield f"{key} keeps its copies, which may be repeated: {why}"
-        for problem in found["problems"]:
-            yield f"left: {problem}"
+def _missing(missing: int | None, links: int) -> str:
+    if missing is not None:
+        return f"{missing:,}"
+    return f"unknown, as {'not all links show it' if links else 'no agent answers that has links to the source'}"
+
+
+def promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from _message_lines(found)
+    for vhost in found["left_out"]:
+        yield f"left out: vhost {vhost!r}: the standby hasn't it, or the user may not see it"
     for binding in found["bindings"]:
         yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
     for key, reason in found.get("left", {}).items():
@@ -220,3 +258,19 @@ def _promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"promoted since {found['since']}"
         if not found["agent_has_ended"]:
             yield "no agent has said that its links have ended: one that runs ends them within 30 s"
+
+
+def _message_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["how"] == "failover":
+        missing, repeats = found["missing"], found["repeats_at_most"]
+        yield f"may be missing, as they waited in links when they were last seen: {_missing(missing, found['links'])}"
+        if (not_here := found["not_here"]) is not None:
+            yield f"missing, as the source held them when it was last seen, and they aren't here: at least {not_here:,}"
+        yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
+    elif "moved" in found:
+        moved, copies = ("to move", "to take out") if "left" not in found else ("moved", "taken out")
+        yield f"{moved} from the source: {found['moved']:,}; copies {copies}: {found['copies_taken_out']:,}"
+        for key, why in found["inexact"].items():
+            yield f"{key} keeps its copies, which may be repeated: {why}"
+        for problem in found["problems"]:
+            yield f"left: {problem}"

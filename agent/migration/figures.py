@@ -14,6 +14,7 @@ from agent.management.answers import NodeAnswer, QueueFiguresAnswer
 from agent.management.client import ManagementClient
 
 MOST: Final = 2**53
+LONGEST_NODE: Final = 255
 RUNNING: Final = frozenset({"running", "flow", "idle"})
 
 
@@ -54,11 +55,13 @@ class ClusterFigures:
         overview = await self._client.overview()
         counts = overview.get("disable_stats") is not True and overview.get("rates_mode") != "none"
         self._note(await self._client.nodes())
-        return {
+        found = {
             (vhost, each["name"]): self._figures((vhost, each["name"]), each, counts=counts)
             for vhost in vhosts
             for each in await self._client.queue_figures(vhost)
         }
+        self._seen_down = Counter({queue: times for queue, times in self._seen_down.items() if queue in found})
+        return found
 
     def _note(self, nodes: Iterable[NodeAnswer]) -> None:
         uptimes = {
@@ -75,10 +78,11 @@ class ClusterFigures:
 
     def _figures(self, queue: tuple[str, str], answer: QueueFiguresAnswer, *, counts: bool) -> QueueFigures:
         """One that isn't running has no figures, and is another queue when it is back."""
-        is_running = answer.get("state") in RUNNING
+        state = answer.get("state")
+        is_running = isinstance(state, str) and state in RUNNING
         if not is_running:
             self._seen_down[queue] += 1
-        where = answer.get("leader") or answer.get("node")
+        where = str(answer.get("leader") or answer.get("node"))[:LONGEST_NODE]
         identity = f"{self._restarts} {where} {self._seen_down[queue]}"
         if not is_running:
             return QueueFigures(identity, None, None, None, None, None, None, None)

@@ -7,23 +7,34 @@ Each step can be repeated, on any host.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from agent.amqp.connect import Connection
+from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
 from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, QUEUE_PREFIX
 from agent.core.standby.copies import bindings_from_json
 from agent.core.standby.settings import StandbySettings
-from agent.errors import BrokerError, PermanentError
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.client import ManagementClient
 from agent.management.declaring import DeclaringClient
 from agent.migration.standby import HOW, SINCE, promoted
+from agent.migration.trimming import lock_copies
 
 ENDS_WITHIN: Final = 45.0
 """Seconds until the agent has read that it is over: without events of the broker it reads every 30 s."""
 BETWEEN: Final = 1.0
+LOCK: Final = f"{AGENT_PREFIX}promoting"
+LOCKED_WITHIN: Final = 5.0
+"""Seconds until the lock of a command that was killed is gone."""
+
+
+class PromotionRunsError(TransientError):
+    """Another command promotes the standby at the moment."""
 
 
 @dataclass(slots=True)
@@ -45,6 +56,26 @@ class Promotion:
         return sum(known) if len(known) == len(self.here) else None
 
 
+@asynccontextmanager
+async def promoting_alone(uris: Sequence[AmqpUri], vhosts: Iterable[str]) -> AsyncIterator[list[Connection]]:
+    """One command at a time promotes: what it was told before holds while none of these connections is lost. Raises
+    BrokerError, and PromotionRunsError if another one does."""
+    loop = asyncio.get_running_loop()
+    ends, locks = loop.time() + LOCKED_WITHIN, list[Connection]()
+    async with AsyncExitStack() as opened:
+        for vhost in sorted(vhosts):
+            while (lock := await lock_copies(uris, vhost, LOCK)) is None:
+                if loop.time() > ends:
+                    raise PromotionRunsError(
+                        f"another switchover or failover of vhost {vhost!r} runs: let it end, or end it, and run this "
+                        "one again"
+                    )
+                await asyncio.sleep(BETWEEN)
+            opened.push_async_callback(lock.close)
+            locks.append(lock)
+        yield locks
+
+
 async def look_at_promotion(standby: ManagementClient, settings: StandbySettings) -> Promotion:
     """Raises BrokerError."""
     here: dict[ObjectKey, int | None] = {}
@@ -54,7 +85,8 @@ async def look_at_promotion(standby: ManagementClient, settings: StandbySettings
             is_ours = name.startswith((AGENT_PREFIX, QUEUE_PREFIX))
             if not is_ours and any(pattern.matches(name) is not False for pattern in patterns):
                 here[queue_key(vhost, name)] = depth
-    held = bindings_from_json(await standby.global_parameter(HELD_BACK))
+    noted = bindings_from_json(await standby.global_parameter(HELD_BACK))
+    held = {key: body for key, body in noted.items() if key.vhost in settings.vhosts}
     since, how = promoted(await standby.global_parameter(PROMOTED))
     return Promotion(since, how, held, here)
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from agent.core.migration.objects import ClusterObjects, ObjectKind, Objects, release_of
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects, queue_key, release_of
 from agent.core.settings import DownstreamSettings
 from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import PermanentError, TransientError
@@ -55,6 +55,13 @@ async def read_operator_policies(client: ManagementClient, cluster: ClusterObjec
     for vhost in [key.vhost for key in cluster.objects if key.kind is ObjectKind.VHOST]:
         found.add(ObjectKind.POLICY, vhost, [{**each} for each in await client.operator_policies_of(vhost)])
     return found.objects
+
+
+async def depths_of(client: ManagementClient, vhosts: Iterable[str]) -> dict[ObjectKey, int | None]:
+    """The messages of all queues, seconds old; None where the broker doesn't show it. Raises BrokerError."""
+    return {
+        queue_key(vhost, name): depth for vhost in vhosts for name, depth in (await client.queue_depths(vhost)).items()
+    }
 
 
 async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_source: bool) -> ClusterObjects:

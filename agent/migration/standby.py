@@ -53,6 +53,7 @@ LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
 HOW: Final = "how"
+SWITCHOVER: Final = "switchover"
 CLUSTER_ID: Final = "internal_cluster_id"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 
@@ -235,6 +236,8 @@ class _Standby:
             await self._trimming.close()
 
     async def _look_at_queues(self) -> None:
+        if self._found is None:  # it isn't known yet which queues are followed
+            return
         vhosts = sorted({key.vhost for key in self._queues})
         there, here = await gather_both(self._there.look(vhosts), self._here.look(vhosts))
         at = asyncio.get_running_loop().time()
@@ -243,13 +246,13 @@ class _Standby:
             for key in sorted(self._queues, key=str)
         }
         status = self._status
-        status.depths = {
+        depths = {
             key: (None if source is None else source.messages, None if copy is None else copy.messages)
             for key, (source, copy) in found.items()
         }
-        status.depths_error, status.depths_at = "", self._board.clock()
+        status.note_depths(depths, self._board.clock())
         async with self._taking:
-            if self._found is not None and status.promoted_at is None and not self._is_over:
+            if status.promoted_at is None and not self._is_over:
                 status.trim_doubts = await self._trimming.look(found, self._found.terms, at, lambda: self._is_over)
 
 

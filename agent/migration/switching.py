@@ -10,27 +10,28 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, queue_key
+from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import choose
-from agent.core.rules.names import QUEUE_PREFIX, SWITCHED
-from agent.core.standby.copies import inexact, limits_here, limits_of
+from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
+from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
-from agent.management.answers import ClientAnswer
-from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies
-from agent.migration.switch_record import SwitchedQueue, SwitchRecord
+from agent.migration.clients import clients_of
+from agent.migration.reading import ClusterPair, depths_of, read_cluster, read_operator_policies
+from agent.migration.standby import SWITCHOVER, promoted
+from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
 from agent.runtime.moves import NAME, SETTLING, Move, demand_there
@@ -46,8 +47,6 @@ AT_A_TIME: Final = 8
 TOGETHER: Final = 5_000
 """Messages of a queue that are taken at a time."""
 MOST_NAMED: Final = 5
-_SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
-_OURS: Final = "federation-agent"
 LOCKED_WITHIN: Final = 90.0
 """Seconds in which other agents give copies back: they read that it is promoted within 30 s."""
 _LOST: Final = (
@@ -56,24 +55,23 @@ _LOST: Final = (
 )
 SAME_LOOKS: Final = 4
 MOST_FRUITLESS: Final = 3
+STAYING_LOOKS: Final = 6
+_NOT_READY: Final = "delayed, with a consumer, or come meanwhile"
 _CHANGES: Final = "figures of its queues still change"
 
 
-@dataclass(slots=True)
-class Switchover:
-    """What was done. `inexact` are the queues that keep their copies, with the reasons."""
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The `queues` that are moved; of all, those that keep their copies; and those that are left at the source, but for
+    streams."""
 
-    queues: list[SwitchedQueue] = field(default_factory=list)
-    inexact: Mapping[ObjectKey, str] = field(default_factory=dict)
-    problem: str = ""
-
-    @property
-    def problems(self) -> list[str]:
-        return [*filter(None, [self.problem]), *(f"{each.key}: {each.problem}" for each in self.queues if each.problem)]
+    queues: Sequence[ObjectKey]
+    inexact: Mapping[ObjectKey, str]
+    unmovable: Mapping[ObjectKey, str]
 
 
 class SwitchingOver:
-    """`say` shows an operator what is waited for."""
+    """`say` shows an operator what is waited for; `alone` are the connections that keep other commands out."""
 
     def __init__(
         self,
@@ -81,6 +79,7 @@ class SwitchingOver:
         settings: StandbySettings,
         clusters: ClusterPair,
         say: Callable[[str], None],
+        alone: Sequence[Connection] = (),
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -92,30 +91,17 @@ class SwitchingOver:
         self._sleep = sleep
         self._clock = clock
         self._record = SwitchRecord(clusters.target)
-        self._locks: dict[str, Connection] = {}
+        self._alone = alone
+        self._locks: list[Connection] = []
 
     async def connected(self) -> list[str]:
         """The clients of the vhosts on both sides, but for agents' own connections. Raises BrokerError."""
-        found: list[str] = []
-        for client, where in ((self._clusters.source, "source"), (self._clusters.target, "standby")):
-            tags = (await client.whoami()).get("tags", ())
-            if not _SEES_CONNECTIONS.intersection(tags.split(",") if isinstance(tags, str) else tags):
-                raise PermanentError(
-                    f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag "
-                    "monitoring"
-                )
-            for vhost in self._settings.vhosts:
-                clients = await client.clients(vhost)
-                found += [
-                    f"{_described(each)} in vhost {vhost!r} of the {where}"
-                    for each in clients
-                    if not _is_ours(each, self._users(vhost, is_source=client is self._clusters.source))
-                ]
-        return found
-
-    def _users(self, vhost: str, *, is_source: bool) -> set[str]:
-        end = self._source_end(vhost) if is_source else self._end(vhost)
-        return {uri.login[0] for uri in end.uris}
+        there = {vhost: _users(self._source_end(vhost)) for vhost in self._settings.vhosts}
+        here = {vhost: _users(self._end(vhost)) for vhost in self._settings.vhosts}
+        found = await gather_both(
+            clients_of(self._clusters.source, "source", there), clients_of(self._clusters.target, "standby", here)
+        )
+        return [each for clients in found for each in clients]
 
     async def wait_until_drained(self) -> None:
         """Until nothing changes at the source, and the queue of each link was seen empty since: later there are only
@@ -145,30 +131,56 @@ class SwitchingOver:
             await self._sleep(BETWEEN)
 
     async def _depths(self) -> dict[ObjectKey, int | None]:
-        return {
-            queue_key(vhost, name): depth
-            for vhost in self._settings.vhosts
-            for name, depth in (await self._clusters.source.queue_depths(vhost)).items()
-        }
+        return await depths_of(self._clusters.source, self._settings.vhosts)
 
     async def begin(self) -> None:
-        """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more."""
-        await self._record.begin()
+        """Before it is noted that the standby is promoted: nothing is known of an earlier switchover any more. Raises
+        BrokerError, also where it is promoted meanwhile: what that one counted is needed."""
+        if await self._clusters.target.global_parameter(PROMOTED) is not None:
+            raise TransientError(f"{DOWNSTREAM}: it was promoted meanwhile: run it again")
+        there, here = await gather_both(self._depths(), depths_of(self._clusters.target, self._settings.vhosts))
+        keys = (key for key in there if not key.name.startswith((AGENT_PREFIX, QUEUE_PREFIX)))
+        counts = [(key, here.get(key, 0), there[key]) for key in keys]
+        await self._record.begin(
+            SwitchedQueue(key, old or 0, more or 0, more or 0, more or 0, old or 0, TOGETHER)
+            for key, old, more in counts
+            if (old, more) != (0, 0)
+        )
+
+    async def look(self) -> Switchover:
+        """What it would do by figures seconds old: `there` is moved, and `old` taken out. Raises BrokerError."""
+        chosen = await self._chosen()
+        there, here = await gather_both(self._depths(), depths_of(self._clusters.target, self._settings.vhosts))
+        return Switchover(
+            [
+                SwitchedQueue(k, 0 if k in chosen.inexact else here.get(k) or 0, there.get(k) or 0)
+                for k in chosen.queues
+            ],
+            chosen.inexact,
+            {key: f"{_staying(there[key])}: {why}" for key, why in chosen.unmovable.items() if there.get(key, 0) != 0},
+        )
+
+    async def is_done(self) -> bool:
+        """An earlier run has ended it, so clients may be here. Raises BrokerError."""
+        await self._record.read()
+        return self._record.is_done
 
     async def run(self) -> Switchover:
         """Each step is done for all queues and noted before the next begins, so it can be repeated. Raises
         BrokerError."""
         async with AsyncExitStack() as opened:
+            self._locks = [*self._alone]
             for vhost in self._settings.vhosts:
-                self._locks[vhost] = await self._lock(vhost)
-                opened.push_async_callback(self._locks[vhost].close)
+                lock = await self._lock(vhost)
+                opened.push_async_callback(lock.close)
+                self._locks.append(lock)
             await self._record.read()
             if self._record.is_done:
                 return Switchover()
-            names, left = await self._chosen()
+            chosen = await self._chosen()
             if self._record.is_lost:
-                return Switchover(inexact=left, problem=_LOST)
-            return await self._run(names, left)
+                return Switchover(inexact=chosen.inexact, problem=_LOST)
+            return await self._run(chosen)
 
     async def _lock(self, vhost: str) -> Connection:
         """What another agent still holds of the copies, to take it out, isn't counted: it ends that once it has read
@@ -177,7 +189,7 @@ class SwitchingOver:
         while (connection := await lock_copies(self._own, vhost)) is None:
             if self._clock() > ends:
                 raise TransientError(
-                    f"{DOWNSTREAM}: another agent, or another switchover, takes copies out of vhost {vhost!r} for more "
+                    f"{DOWNSTREAM}: another agent takes copies out of vhost {vhost!r} for more "
                     f"than {LOCKED_WITHIN:g} s: see that each agent beside the standby runs and reaches it, or is "
                     "stopped, and run it again"
                 )
@@ -185,32 +197,54 @@ class SwitchingOver:
             await self._sleep(BETWEEN)
         return connection
 
-    async def _run(self, names: Sequence[ObjectKey], left: dict[ObjectKey, str]) -> Switchover:
-        record = self._record
+    async def _run(self, chosen: _Chosen) -> Switchover:
+        record, left = self._record, dict(chosen.inexact)
         if record.queues is None:
-            queues = await self._each([SwitchedQueue(key, 0) for key in names], self._count_old)
+            queues = await self._each(
+                [SwitchedQueue(key, 0, keeps=key in left) for key in chosen.queues], self._count_old
+            )
             if (found := Switchover(queues, left)).problems:
                 return found
             record.queues = queues
             await record.note()
-        queues = record.queues
+        queues, noted = record.queues, {each.key for each in record.queues}
+        queues += [SwitchedQueue(key, 0, keeps=key in left) for key in chosen.queues if key not in noted]
         found = Switchover(queues, left)
-        if any(each.kept is None for each in queues):
-            await self._each(queues, self._move)
-            await self._each(queues, self._count_kept)
+        if unmoved := [each for each in queues if each.kept is None]:
+            await self._each(unmoved, self._move)
+            await self._each(unmoved, self._count_kept)
+            if not found.problems:
+                found.stay = await self._staying([each.key for each in unmoved], chosen.unmovable)
             if found.problems:
                 return found
             await record.note()
         await self._each(queues, self._drop)
         if not found.problems:
-            for each in queues:
+            for each in (each for each in queues if not each.keeps):
                 if (more := await self._settled(each, looks=1) - each.there) > 0:
                     left[each.key] = f"{counted(more, 'message')} more than waited at the source"
             await record.note(is_done=True)
         return found
 
-    async def _chosen(self) -> tuple[list[ObjectKey], dict[ObjectKey, str]]:
-        """The queues to switch over, and those that keep their copies."""
+    async def _staying(self, moved: Sequence[ObjectKey], unmovable: Mapping[ObjectKey, str]) -> dict[ObjectKey, str]:
+        """What the source still holds, ready or not: delayed, or with a consumer. Figures of before the move are waited
+        out."""
+        await self._sleep(FIGURES_LATE)
+        staying: dict[ObjectKey, int | None] = {}
+        for _ in range(STAYING_LOOKS):
+            depths = await self._depths()
+            staying = {key: depths.get(key, 0) for key in (*moved, *unmovable) if depths.get(key, 0) != 0}
+            if not staying:
+                break
+            await self._sleep(BETWEEN)
+        return {
+            key: (
+                f"{_staying(depth)} ({unmovable.get(key, _NOT_READY)}): consume or move what is there, and run it again"
+            )
+            for key, depth in staying.items()
+        }
+
+    async def _chosen(self) -> _Chosen:
         vhosts, there, here = self._settings.vhosts, self._clusters.source, self._clusters.target
         source = await read_cluster(there, vhosts, is_source=True)
         target = await read_cluster(here, vhosts, is_source=False)
@@ -218,8 +252,14 @@ class SwitchingOver:
         wanted = plan_migration(source, nothing, choose(source, vhosts), with_traps=False).wanted
         limits = limits_of(source, wanted, time.process_time, await read_operator_policies(there, source))
         own = limits_of(target, wanted, time.process_time, await read_operator_policies(here, target))
-        left = inexact(wanted, limits_here(limits, own))
-        return [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in left], left
+        of_copies = limits_here(limits, own)
+        stays = unmovable(wanted, limits, of_copies)
+        streams = {key for key in stays if type_of(wanted[key]) == STREAM}
+        return _Chosen(
+            [key for key in wanted if key.kind is ObjectKind.QUEUE and key not in stays],
+            stays | inexact(wanted, of_copies),
+            {key: why for key, why in stays.items() if key not in streams},
+        )
 
     async def _each(
         self, queues: list[SwitchedQueue], do: Callable[[SwitchedQueue], Awaitable[None]]
@@ -240,11 +280,15 @@ class SwitchingOver:
         return queues
 
     async def _count_old(self, queue: SwitchedQueue) -> None:
-        queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
+        if not queue.keeps:
+            queue.old, queue.there = await gather_both(self._settled(queue), self._settled(queue, is_source=True))
 
     async def _move(self, queue: SwitchedQueue) -> None:
         options = MoveOptions(queue.key.name, Destination("", queue.key.name), until_empty=True)
         move = Move(self._source_end(queue.key.vhost), self._end(queue.key.vhost), options)
+        await self._demand_ours()
+        if queue.keeps and not await self._settled(queue, looks=1, is_source=True):
+            return
         try:
             await move.run()
         finally:
@@ -257,6 +301,9 @@ class SwitchingOver:
             queue.problem = "; ".join([*why, *([] if account.error is None else [str(account.error)])])
 
     async def _count_kept(self, queue: SwitchedQueue) -> None:
+        if queue.keeps:
+            queue.kept = queue.moved
+            return
         queue.kept, queue.left = await self._settled(queue) - queue.old, queue.old
         if queue.kept < queue.moved:
             queue.problem = queue.problem or f"{queue.moved - queue.kept:,} of its copies went by themselves meanwhile"
@@ -292,10 +339,18 @@ class SwitchingOver:
         queue.taking = min(queue.left, head.held)
         queue.left -= queue.taking
         await self._record.note()
-        if self._locks[queue.key.vhost].is_closed:
-            raise TransientError(f"{DOWNSTREAM}: the connection that keeps other agents out was lost: run it again")
+        await self._demand_ours()
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
+
+    async def _demand_ours(self) -> None:
+        """Directly before what can't be taken back: clients may have come since the switchover was ended. Raises
+        BrokerError."""
+        if any(lock.is_closed for lock in self._locks):
+            raise TransientError(f"{DOWNSTREAM}: the connection that keeps others out was lost: run it again")
+        _, how = promoted(await self._clusters.target.global_parameter(PROMOTED))
+        if how != SWITCHOVER:
+            raise PermanentError(f"{DOWNSTREAM}: the switchover was ended meanwhile, by a {how or 'lost note'}")
 
     async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS, is_source: bool = False) -> int:
         """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""
@@ -325,18 +380,9 @@ class SwitchingOver:
         return self._configuration.settings.downstream.uris
 
 
-def refusal_of(clients: Sequence[str]) -> str:
-    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
+def _staying(depth: int | None) -> str:
+    return f"{'an unknown number' if depth is None else counted(depth, 'message')} of it still at the source"
 
 
-def _is_ours(client: ClientAnswer, users: set[str]) -> bool:
-    properties: Any = client.get("client_properties")
-    product = properties.get("product") if isinstance(properties, dict) else None
-    return product == _OURS and client.get("user") in users
-
-
-def _described(client: ClientAnswer) -> str:
-    properties: Any = client.get("client_properties")
-    name = properties.get("connection_name") if isinstance(properties, dict) else None
-    named = f" ({name})" if isinstance(name, str) and name else ""
-    return f"user {str(client.get('user', '?'))!r} of host {client.get('peer_host', '?')!s}{named}"
+def _users(end: End) -> set[str]:
+    return {uri.login[0] for uri in end.uris}

@@ -48,17 +48,17 @@ def rule_of(settings: StandbySettings) -> TrimRule:
     return TrimRule(after=settings.trim_after or 0.0, keep=settings.keep or 0.0, timeout=None)
 
 
-async def lock_copies(uris: Sequence[AmqpUri], vhost: str) -> Connection | None:
-    """A connection that has the lock of the vhost's copies until it ends, None if another one has it. Raises
+async def lock_copies(uris: Sequence[AmqpUri], vhost: str, lock: str = TRIMMING) -> Connection | None:
+    """A connection that has this lock of the vhost's copies until it ends, None if another one has it. Raises
     BrokerError."""
     connection = await connect_any([uri.in_vhost(vhost) for uri in uris], where=DOWNSTREAM, name=TRIMMING)
-    found = await declare(connection, "queue", TRIMMING, exclusive=True, auto_delete=True)
+    found = await declare(connection, "queue", lock, exclusive=True, auto_delete=True)
     if not isinstance(found, ChannelClosedError):
         return connection
     await connection.close()
     if found.code == RESOURCE_LOCKED:
         return None
-    raise refusal(connection, f"declaring queue {TRIMMING!r}", found)
+    raise refusal(connection, f"declaring queue {lock!r}", found)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
 from agent.core.standby.status import StandbyLinks
-from agent.core.text.quantities import counted, rfc3339
+from agent.core.text.quantities import counted, in_full, rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time
@@ -45,6 +45,7 @@ class _Standing(TypedDict):
     ]
     lag_seconds: Annotated[float | None, "The longest that a link's last probe took; null without `probe`."]
     repeats_at_most: Annotated[Count | None, "Messages that a promotion now would repeat at most; null while unknown."]
+    not_here: Annotated[Count, "Messages that the source holds and this cluster doesn't, at least."]
     in_doubt: Annotated[Count, "Queues whose copies may be other ones than their originals."]
 
 
@@ -102,13 +103,14 @@ def _standing(board: Board, status: StandbyStatus, doubts: _Doubts, links: Stand
         "waiting": None if links.elsewhere else links.waiting,
         "lag_seconds": links.lag,
         "repeats_at_most": status.repeats_at_most,
+        "not_here": sum(status.not_here.values()),
         "in_doubt": len(doubts),
     }
 
 
 def standby_links(board: Board) -> StandbyLinks:
     of_standby = (entry for entry in board if entry.link.policy.startswith(STANDBY))
-    entries = [entry for entry in of_standby if entry.state.status is not Status.REMOVING]
+    entries = [entry for entry in of_standby if entry.state.unwanted is None]
     now = board.clock()
     for entry in entries:
         entry.note_lag(now)
@@ -134,13 +136,19 @@ def _notes(board: Board, status: StandbyStatus, links: StandbyLinks) -> Iterator
 
 def _named(entry: BoardEntry) -> str:
     why = f": {entry.state.error}" if entry.state.error else ""
+    if not why and entry.lag_is_critical:
+        why = ": too much waits" if entry.behind is None else f": {in_full(entry.behind)} behind"
     return f"{entry.link.name!r} in vhost {entry.link.vhost!r} ({entry.state.status}{why})"
 
 
 def _doubts(status: StandbyStatus) -> _Doubts:
     """Of the queues that were looked at."""
     found: dict[ObjectKey, list[str]] = {}
-    for key, doubt in (*((each.queue, each.doubt) for each in status.doubts), *status.trim_doubts.items()):
+    standing = ((each.queue, each.doubt) for each in status.doubts)
+    lacking = {
+        key: f"at least {number:,} of the source's messages aren't here" for key, number in status.not_here.items()
+    }
+    for key, doubt in (*standing, *lacking.items(), *status.trim_doubts.items()):
         if key in status.depths:
             found.setdefault(key, []).append(doubt)
     return found

@@ -30,6 +30,8 @@ from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import listed
 
 STREAM: Final = "stream"
+DELAYED_RETRY: Final = "delayed-retry"
+"""Begins the settings by which messages wait before they are delivered again: they aren't ready meanwhile."""
 DEAD_LETTERS: Final = "dead-letter-exchange"
 _FOLLOWED: Final = frozenset({ObjectKind.EXCHANGE, ObjectKind.QUEUE})
 _LIMITS: Final = ("max-length", "max-length-bytes")
@@ -87,6 +89,7 @@ def limits_here(limits: QueueLimits, target: QueueLimits) -> QueueLimits:
 
 
 def _stricter(one: Limits, other: Limits) -> Limits:
+    """Of two numbers brokers take the lower one."""
     if one is None or other is None:
         return None
     both = {
@@ -196,6 +199,26 @@ def inexact(wanted: Objects, limits: QueueLimits) -> dict[ObjectKey, str]:
     return {key: why for key, why in found.items() if why}
 
 
+def unmovable(wanted: Objects, there: QueueLimits, here: QueueLimits) -> dict[ObjectKey, str]:
+    """The queues whose messages a switchover leaves at the source, as a move could lose some, and why."""
+    found = {key: _why_unmovable(wanted[key], of, here[key]) for key, of in there.items()}
+    return {key: why for key, why in found.items() if why}
+
+
+def _why_unmovable(body: Body, there: Limits, here: Limits) -> str:
+    if there is None or here is None:
+        return "which policy is in force isn't known"
+    if type_of(body) == STREAM:
+        return "it is a stream"
+    if body["auto_delete"]:
+        return "it is deleted automatically with its last consumer, even with one that only moves messages"
+    named = [name for name in _LIMITS if name in here]
+    if named and str(here.get("overflow", "")).startswith("reject-publish"):
+        return f"it has {listed(named, len(named))} and refuses what is too much, and it holds copies, too"
+    stricter = [name for name in named if here[name] != there.get(name)]
+    return f"the standby's own policies have a lower {listed(stricter, len(stricter))}" if stricter else ""
+
+
 def _dead_letter_targets(limits: QueueLimits) -> Iterator[ObjectKey]:
     """Where queues dead-letter to, with a time limit or not: messages may have one of their own. Through the default
     exchange without a routing key that may be any queue of the vhost."""
@@ -222,6 +245,7 @@ def _why_inexact(body: Body, limits: Limits, *, is_fed: bool) -> str:
     if is_fed:
         return "queues dead-letter into it, so messages may come to it meanwhile"
     named = [name for name in (*_LIMITS, "expires", "max-priority") if name in limits]
+    named += sorted(name for name in limits if name.startswith(DELAYED_RETRY))
     if "message-ttl" in limits and DEAD_LETTERS in limits:
         named.append("message-ttl with a dead-letter exchange")
     return f"it has {listed(named, len(named))}" if named else ""
@@ -238,16 +262,14 @@ def _has_link(exchange: ObjectKey, settings: StandbySettings, objects: Objects) 
     return settings.federates(exchange, is_internal=objects.get(exchange, {}).get("internal") is True)
 
 
-def _limits(
-    body: Body, key: ObjectKey, in_force: Mapping[ObjectKey, str | None], objects: Objects
-) -> Mapping[str, Any] | None:
+def _limits(body: Body, key: ObjectKey, in_force: Mapping[ObjectKey, str | None], objects: Objects) -> Limits:
     """The settings of a queue that arguments and policies share, by their names in policies; None if its policy isn't
     known."""
     policy = in_force.get(key, "")
     if policy is None:
         return None
     of_policy = objects[policy_key(key.vhost, policy)]["definition"] if policy else {}
-    return {**of_policy, **{name.removeprefix("x-"): value for name, value in body["arguments"].items()}}
+    return _stricter(of_policy, {name.removeprefix("x-"): value for name, value in body["arguments"].items()})
 
 
 def reached(objects: Objects, starts: Iterable[ObjectKey]) -> set[ObjectKey]:

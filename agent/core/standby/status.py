@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 LATE: Final = 60.0
 """Seconds since definitions were followed, or queues looked at, after which what is known is old."""
 MOST_NAMED: Final = 5
+LOOKS: Final = 4
+"""In which what is on its way between two looks doesn't seem to be missing."""
 Depths: TypeAlias = "Mapping[ObjectKey, tuple[int | None, int | None]]"
 """Messages of each queue at the source and here; None where that isn't known."""
 
@@ -50,6 +53,26 @@ class StandbyStatus:
     trim_doubts: Mapping[ObjectKey, str] = field(default_factory=dict)
     depths_at: float | None = None
     depths_error: str = ""
+    _looks: deque[Depths] = field(default_factory=lambda: deque(maxlen=LOOKS))
+
+    def note_depths(self, depths: Depths, now: float) -> None:
+        self.depths, self.depths_at, self.depths_error = depths, now, ""
+        self._looks.append(depths)
+
+    @property
+    def not_here(self) -> dict[ObjectKey, int]:
+        """Of queues, so many messages of the source at least that aren't here, as they are from before the standby
+        began, or older than `keep`: it held more at each of some looks than was here at any of them."""
+        if self.promoted_at is not None or len(self._looks) < LOOKS:
+            return {}
+        found: dict[ObjectKey, int] = {}
+        for key in self.depths:
+            looks = [look.get(key, (None, None)) for look in self._looks]
+            there = [source for source, _ in looks if source is not None]
+            here = [here for _, here in looks if here is not None]
+            if len(there) == len(here) == LOOKS and (lacking := min(there) - max(here)) > 0:
+                found[key] = lacking
+        return found
 
     def why_not_in_step(self, links: StandbyLinks, now: float) -> tuple[str, ...]:
         return tuple(self._why_not(links, now))

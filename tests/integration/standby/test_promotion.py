@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import aio_pika
 import pytest
 
 from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.lab.waiting import eventually
 
 
 def _is_bound(standby: StandbyScene) -> bool:
@@ -53,6 +57,41 @@ def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     switch_over(standby)
 
 
+@pytest.mark.thorough
+def test_a_vhost_that_never_came_keeps_no_other_from_a_failover(standby: StandbyScene) -> None:
+    standby.node.admin.vhost(VHOST)
+    standby.write(vhosts={VHOST: None, "never": None})
+    assert "no vhost 'never'" in standby.refused("promote", "-c", "agent.yaml", "--switchover")
+    done = standby.run("promote", "-c", "agent.yaml", "--failover")
+    assert (done["promoted"], done["left_out"]) == (True, ["never"])
+
+
+@pytest.mark.thorough
+def test_one_command_at_a_time_promotes(standby: StandbyScene) -> None:
+    standby.fill()
+    standby.start()
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    standby.wait_depths(orders=(10, 10), audit=(10, 10))
+    running = standby.begin_switchover()
+    output = standby.switchover
+    eventually(lambda: output.exists() and "waiting until nothing moves" in output.read_text(), what="it waits")
+    for other in ("--switchover", "--failover"):
+        assert "another switchover or failover" in standby.refused("promote", "-c", "agent.yaml", other)
+    assert running.wait(60) == 0, output.read_text()
+    for queue in ("orders", "audit"):
+        assert standby.here.take(10, queue=queue) == [str(number) for number in range(10)]
+
+
+async def _repeated_beside_a_client(standby: StandbyScene) -> dict[str, Any]:
+    def repeat() -> dict[str, Any]:
+        eventually(lambda: standby.node.admin.get("vhosts", VHOST, "connections"), what="a client is seen")
+        return standby.run("promote", "-c", "agent.yaml", "--switchover")
+
+    async with await aio_pika.connect(standby.here.uri):
+        return await asyncio.to_thread(repeat)
+
+
 def switch_over(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
@@ -61,12 +100,14 @@ def switch_over(standby: StandbyScene) -> None:
     standby.wait_depths(orders=(10, 10), audit=(10, 10))
     assert len(standby.source.take(10, queue="audit")) == 10
     standby.publish(map(str, range(10, 13)))
+    dry = standby.run("promote", "-c", "agent.yaml", "--switchover", "--dry-run")
+    assert (dry["promoted"], dry["moved"] > 0, dry["copies_taken_out"] >= 20) == (False, True, True)
     done = standby.run("promote", "-c", "agent.yaml", "--switchover")
     assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
     assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]
     assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
-    again = standby.run("promote", "-c", "agent.yaml", "--switchover")
-    assert again["promoted"]
+    again = asyncio.run(_repeated_beside_a_client(standby))
+    assert (again["promoted"], again["copies_taken_out"]) == (True, 0)
     assert standby.run("promote", "-c", "agent.yaml", "--failover")["since"] == done["since"]
     with pytest.raises(AssertionError, match="clients may use it"):
         standby.run("promote", "-c", "agent.yaml", "--switchover")

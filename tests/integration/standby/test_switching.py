@@ -7,16 +7,17 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import aio_pika
 import pytest
 
 from agent.amqp.queue_head import QueueHead
 from agent.core.addresses.uri import parse
-from agent.core.rules.names import SWITCHED
+from agent.core.rules.names import PROMOTED, SWITCHED
 from agent.definitions.sources.load import load_configuration
 from agent.errors import TransientError
 from agent.migration.standby import open_standby
-from agent.migration.switch_record import SwitchedQueue
-from agent.migration.switching import LOCKED_WITHIN, SwitchingOver, Switchover
+from agent.migration.switch_record import SwitchedQueue, Switchover
+from agent.migration.switching import LOCKED_WITHIN, SwitchingOver
 from agent.migration.trimming import lock_copies
 from tests.integration.standby.scene import VHOST, StandbyScene
 
@@ -69,6 +70,10 @@ def take_one(standby: StandbyScene) -> None:
     [_] = standby.node.admin.post("queues", VHOST, "work", "get", body=body)
 
 
+def note_promotion(standby: StandbyScene, how: str) -> None:
+    standby.node.admin.global_parameter(PROMOTED, {"since": "2026-01-01T00:00:00Z", "how": how})
+
+
 def interrupt() -> None:
     raise InterruptedHereError
 
@@ -89,6 +94,7 @@ def run(standby: StandbyScene, *, begins: bool = True, **steps: Callable[[], obj
                 setattr(switching, name, step)
             if begins:
                 await switching.begin()
+                note_promotion(standby, "switchover")
             return await switching.run()
 
     return asyncio.run(work())
@@ -137,6 +143,60 @@ def test_what_comes_twice_since_a_move_was_interrupted_is_said(waiting: StandbyS
 
 
 @pytest.mark.thorough
+def test_a_promotion_that_was_noted_meanwhile_keeps_its_counts(waiting: StandbyScene) -> None:
+    run_interrupted(waiting, "before_drop")
+    with pytest.raises(TransientError, match="promoted meanwhile"):
+        run(waiting)
+    assert run(waiting, begins=False).problems == []
+    assert waiting.here.take(3, queue="work") == WAITING
+
+
+@pytest.mark.thorough
+def test_queues_that_keep_their_copies_are_moved_if_that_loses_nothing(standby: StandbyScene) -> None:
+    kept = {"prio": {"x-max-priority": 5}, "capped": {"x-max-length": 3}}
+    for name, arguments in (kept | {"refusing": {"x-max-length": 9, "x-overflow": "reject-publish"}}).items():
+        for node in (standby.source_node, standby.node):
+            node.admin.vhost(VHOST)
+            node.admin.queue(VHOST, name, arguments=arguments)
+        standby.source.publish(WAITING, exchange="", key=name)
+        standby.here.publish(["old"], exchange="", key=name)
+    standby.write()
+    found = run(standby)
+    [problem] = found.problems
+    assert "'refusing'" in problem
+    assert "3 messages of it still at the source" in problem
+    assert {key.name for key in found.inexact} == {*kept, "refusing"}
+    assert standby.here.take(1, queue="refusing") == ["old"]
+    assert len(standby.source.take(3, queue="refusing")) == 3
+    found = run(standby, begins=False)
+    assert (found.problems, len(found.inexact)) == ([], 3)
+    assert standby.here.take(4, queue="prio") == ["old", *WAITING]
+    assert standby.here.take(3, queue="capped") == WAITING
+
+
+@pytest.mark.thorough
+async def test_no_copy_is_taken_while_the_source_holds_what_is_not_ready(waiting: StandbyScene) -> None:
+    async with await aio_pika.connect(waiting.source.uri) as client, switching_of(waiting) as switching:
+        queue = await (await client.channel()).get_queue("work")
+        await queue.get()
+        await switching.begin()
+        note_promotion(waiting, "switchover")
+        [problem] = (await switching.run()).problems
+        assert "1 message of it still at the source" in problem
+    async with switching_of(waiting) as switching:
+        assert (await switching.run()).problems == []
+    assert sorted(await asyncio.to_thread(waiting.here.take, 3, queue="work")) == WAITING
+
+
+@pytest.mark.thorough
+def test_nothing_is_taken_after_a_failover(waiting: StandbyScene) -> None:
+    found = run(waiting, before_taking=lambda: note_promotion(waiting, "failover"))
+    [problem] = found.problems
+    assert "ended meanwhile, by a failover" in problem
+    assert waiting.here.take(11, queue="work") == [*COPIES, *WAITING, *WAITING]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("queues", ["lost", [{"vhost": VHOST, "queue": "work"}]])
 def test_nothing_is_taken_once_it_is_not_known_what_was_counted(waiting: StandbyScene, queues: object) -> None:
     waiting.node.admin.global_parameter(SWITCHED, {"queues": queues})
@@ -153,10 +213,11 @@ def test_it_waits_until_no_agent_takes_copies_out_but_not_for_ever(waiting: Stan
         assert other is not None
         async with switching_of(waiting, lambda: now) as switching:
             await switching.begin()
+            note_promotion(waiting, "switchover")
             trying = asyncio.create_task(switching.run())
             await asyncio.sleep(1)
             now = LOCKED_WITHIN + 1
-            with pytest.raises(TransientError, match="another agent, or another switchover"):
+            with pytest.raises(TransientError, match="another agent takes copies out"):
                 await trying
             trying = asyncio.create_task(switching.run())
             await asyncio.sleep(1)

@@ -69,11 +69,17 @@ def test_a_broker_that_counts_nothing(key: str) -> None:
         {"queues/v": [{**QUEUE, "node": "b"}]},
         {"queues/v": [{**QUEUE, "leader": "b"}]},
         {"queues/v": [{**QUEUE, "state": "down"}]},
+        {"queues/v": [{**QUEUE, "state": ["running"]}]},
     ],
 )
 def test_what_makes_another_queue_of_it(change: dict[str, Any]) -> None:
     first, second = asyncio.run(Broker().looks(change))
     assert first.identity != second.identity
+
+
+def test_a_long_leader_is_cut() -> None:
+    _, found = asyncio.run(Broker().looks({"queues/v": [{**QUEUE, "leader": "x" * 1_000_000}]}))
+    assert len(found.identity) < 300
 
 
 def test_the_same_queue_a_moment_later() -> None:

@@ -9,12 +9,14 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.cli.standby import LEFT, NO_STANDBY, NOT_IN_STEP, show
-from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.links.lag import LagCritical
+from agent.core.links.lifecycle import LinkState, Phase, Unwanted
 from agent.core.migration.objects import queue_key
+from agent.core.model import LinkSettings
 from agent.core.rules.names import STANDBY
 from agent.core.standby.copies import StandbyDoubt, StandbyGone
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.status import StandbyStatus
+from agent.core.standby.status import LOOKS, StandbyStatus
 from agent.status.board import Board
 from agent.status.entry import Gauges
 from agent.status.metrics import exposition
@@ -58,6 +60,16 @@ def test_a_standby_in_step() -> None:
     assert found["queues"] == [{"vhost": "v", "queue": "q", "source": 1, "here": 3, "doubts": ["first", "second"]}]
 
 
+def test_what_the_source_has_and_is_not_here() -> None:
+    made = board()
+    assert made.standby is not None
+    for _ in range(LOOKS):
+        made.standby.note_depths({Q: (8, 1)}, made.clock())
+    found = seen(made)
+    assert found["not_here"] == 7
+    assert found["queues"][0]["doubts"] == ["first", "at least 7 of the source's messages aren't here", "second"]
+
+
 def test_links_of_other_agents_are_known_there() -> None:
     made = board()
     other = replace(LINK, id="another", policy=STANDBY)
@@ -93,6 +105,19 @@ def test_in_short_it_is_as_large_with_any_number_of_queues_and_reasons() -> None
     assert found["why_not"][-1] == "and 496 more reasons"
     assert max(map(len, found["why_not"])) == LONGEST_SHOWN
     assert len(seen(made)["why_not"]) > 500
+
+
+@pytest.mark.parametrize("phase", [Phase.OPEN, Phase.CLEANING])
+def test_links_that_end_are_none_any_more(phase: Phase) -> None:
+    assert seen(board(LinkState(phase=phase, started=True, unwanted=Unwanted(0.0))))["links"] == 0
+
+
+def test_a_link_that_is_behind() -> None:
+    made = board()
+    link = replace(LINK, policy=STANDBY, settings=LinkSettings(lag_critical=LagCritical(seconds=60.0)))
+    made.put(link, LinkState(), Counts(), lambda: Gauges(backlog=4, lag=90.0))
+    made.changed(LINK.id, RUNNING)
+    assert "(running: 1 min 30 s behind)" in seen(made)["why_not"][0]
 
 
 async def test_the_metrics() -> None:

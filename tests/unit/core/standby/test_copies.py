@@ -22,6 +22,7 @@ from agent.core.standby.copies import (
     limits_here,
     limits_of,
     still_held_back,
+    unmovable,
     without,
     without_federation,
 )
@@ -154,6 +155,7 @@ def test_doubts_of_policies() -> None:
         ({**queue(), "auto_delete": True}, "it is deleted automatically with its last consumer"),
         (queue(x_max_priority=5), "it has max-priority"),
         (queue(x_max_length=5), "it has max-length"),
+        (queue(x_delayed_retry_type="all", x_delayed_retry_min=5), "it has delayed-retry-min, delayed-retry-type"),
         (queue(x_message_ttl=5, x_dead_letter_exchange="d"), "it has message-ttl with a dead-letter exchange"),
         (queue(x_message_ttl=5), None),
     ],
@@ -162,6 +164,30 @@ def test_queues_of_which_not_exactly_the_copies_can_be_taken_out(listed: dict[st
     source = cluster(queues=[listed])
     wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
     assert inexact(wanted, limits_of(source, wanted)).get(Q) == why
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "why"),
+    [
+        ({}, {}, None),
+        ({"x_max_length": 9}, {}, None),
+        ({"x_max_length": 9}, {"max_length": 9}, None),
+        ({"x_max_length": 9}, {"max_length": 8}, "the standby's own policies have a lower max-length"),
+        ({}, {"max_length_bytes": 8}, "the standby's own policies have a lower max-length-bytes"),
+        ({"x_max_length": 9, "x_overflow": "reject-publish"}, {}, "it has max-length and refuses what is too much"),
+        ({"x_overflow": "reject-publish"}, {}, None),
+        ({"x_queue_type": "stream"}, {}, "it is a stream"),
+    ],
+)
+def test_queues_whose_messages_are_left_at_the_source(
+    there: dict[str, Any], here: dict[str, Any], why: str | None
+) -> None:
+    source, target = cluster(queues=[queue(**there)]), cluster(queues=[queue(**there)], policies=[policy(**here)])
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    limits = limits_of(source, wanted)
+    found = unmovable(wanted, limits, limits_here(limits, limits_of(target, wanted)))
+    assert (why is None) == (not found)
+    assert not found or found[Q].startswith(why or "")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.addresses.uri import parse
 from agent.core.fields import text
-from agent.core.migration.objects import queue_key
+from agent.core.migration.objects import ObjectKey, queue_key
 from agent.core.model import (
     ApplyTo,
     Choice,
@@ -30,7 +30,7 @@ from agent.core.rules.names import STANDBY
 from agent.core.rules.resolve import resolve
 from agent.core.standby.copies import StandbyGone
 from agent.core.standby.settings import MOST_HOPS, StandbySettings
-from agent.core.standby.status import LATE, StandbyLinks, StandbyStatus
+from agent.core.standby.status import LATE, LOOKS, StandbyLinks, StandbyStatus
 from agent.definitions.sources.keeper import merge
 from tests.unit.core.migration.clusters import ALL, HERE
 
@@ -47,6 +47,21 @@ def in_step() -> StandbyStatus:
 def test_in_step() -> None:
     assert in_step().why_not_in_step(WORKING, NOW + LATE) == ()
     assert in_step().repeats_at_most == 7
+
+
+def looked(*looks: tuple[int | None, int | None]) -> dict[ObjectKey, int]:
+    status = in_step()
+    for look in looks:
+        status.note_depths({Q: look}, NOW)
+    return status.not_here
+
+
+def test_what_the_source_held_at_each_look_and_was_never_here() -> None:
+    assert looked(*[(7, 0)] * LOOKS) == {Q: 7}
+    assert looked((9, 9), (7, 0), (7, 2), (5, 1), (6, 0)) == {Q: 3}
+    assert looked(*[(7, 0)] * (LOOKS - 1)) == {}
+    assert looked(*[(7, 0)] * (LOOKS - 1), (7, None)) == {}
+    assert looked((0, 0), (9, 4), (14, 9), (19, 14)) == {}  # grows, and comes
 
 
 def test_what_is_unknown_makes_the_number_of_repeats_unknown() -> None:
