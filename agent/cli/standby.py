@@ -120,7 +120,7 @@ class _Promoting:
         self._remote = remote
 
     async def run(self, *, failover: bool, is_dry: bool) -> tuple[dict[str, Any], bool]:
-        """Whatever is decided by a look holds until the end: other commands wait, or are refused."""
+        """Whatever is decided by a look holds until the end, as other commands are refused meanwhile."""
         from agent.migration.promoting import PromotionRunsError, promoting_alone
 
         async with AsyncExitStack() as opened:

@@ -503,7 +503,10 @@ class Flow:
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused(error):
-            on_the_way = self._poison_check.on_the_way if self._poison_check else ()
+            check = self._poison_check
+            on_the_way = check.on_the_way if check else []
+            if check and not on_the_way and self.is_refused:  # by AMQP 1.0 RabbitMQ gives back the one that it blames
+                on_the_way = check.last
             self._path.poison_search.broke(self._loop.time(), self._watch, on_the_way)
         elif not isinstance(error, ChannelClosedError):
             self._path.largest = None  # the next connection may take more

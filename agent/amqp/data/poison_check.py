@@ -51,8 +51,13 @@ class PoisonCheck:
     @property
     def on_the_way(self) -> list[bytes]:
         """The digests of the messages that are in flight, one for each; empty bytes for a message whose digest isn't
-        known. If none is, that of the last message: by AMQP 1.0, RabbitMQ gives one back before it ends the session."""
-        return [self._passed.get(tag, b"") for tag in self._unconfirmed() or list(self._passed)[-1:]]
+        known."""
+        return [self._passed.get(tag, b"") for tag in self._unconfirmed()]
+
+    @property
+    def last(self) -> list[bytes]:
+        """The digest of the last message, if there was any."""
+        return list(self._passed.values())[-1:]
 
 
 def _digest(publish: bytes, properties: Properties, size: int) -> bytes:

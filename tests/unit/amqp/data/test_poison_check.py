@@ -65,3 +65,14 @@ def test_of_many_on_the_way_none_is_remembered_for_alone() -> None:
     for tag in range(1_000):
         poison_check.objection(tag, PUBLISH, Properties(0, ()).write(), tag)
     assert len(poison_check.on_the_way) == 1_000
+
+
+def test_the_last_one_is_known_when_nothing_is_on_the_way_any_more() -> None:
+    poison_search = PoisonSearch()
+    poison_check = PoisonCheck(poison_search, lambda: NOW, tuple)
+    assert poison_check.last == []
+    for size in (10, 11):
+        assert poison_check.objection(size, PUBLISH, Properties(0, ()).write(), size) == ""
+    poison_search.broke(NOW, Watch.ONE_BY_ONE, poison_check.last)
+    assert poison_check.objection(12, PUBLISH, Properties(0, ()).write(), 10) == ""
+    assert poison_check.objection(13, PUBLISH, Properties(0, ()).write(), 11) == "closes_connection"
