@@ -250,7 +250,7 @@ TO_QUEUE = {"dest-uri": "amqp://", "dest-queue": "r"}
             FROM_ADDRESS
             | TO_ADDRESS
             | {"src-prefetch-count": 5, "src-delete-after": "never", "src-delete-after-duration": 60}
-            | {"src-consumer-name": "n", "src-consumer-args": {"x-stream-offset": "first"}, "src-predeclared": True}
+            | {"src-consumer-name": "n", "src-consumer-args": {"x-priority": 1}, "src-predeclared": True}
             | {"dest-add-forward-headers": True, "dest-add-timestamp-header": True, "dest-predeclared": False}
             | {"ack-mode": "on-confirm", "reconnect-delay": 5},
             AddressSource("/queues/q", is_predeclared=True),
