@@ -24,7 +24,7 @@ def in_doubt(standby: StandbyScene) -> set[str]:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_failover_after_an_hour_of_faults_lacks_little_and_repeats_what_was_consumed_of_late(hour: Hour) -> None:
     standby = hour.standby
     hour.begin()

@@ -12,11 +12,11 @@ import pytest
 from tests.integration.standby.hour import Hour
 from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 
-SWITCHED_WITHIN: Final = 200.0
+SWITCHED_WITHIN: Final = 300.0
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Hour) -> None:
     standby = hour.standby
     hour.begin()
