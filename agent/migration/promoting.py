@@ -58,7 +58,7 @@ class Promotion:
 
 @asynccontextmanager
 async def promoting_alone(uris: Sequence[AmqpUri], vhosts: Iterable[str]) -> AsyncIterator[list[Connection]]:
-    """One command at a time promotes: what it was told before holds while none of these connections is lost. Raises
+    """One command at a time promotes: what it has read before holds while none of these connections is lost. Raises
     BrokerError, and PromotionRunsError if another one does."""
     loop = asyncio.get_running_loop()
     ends, locks = loop.time() + LOCKED_WITHIN, list[Connection]()

@@ -34,8 +34,8 @@ class Course:
 
     def stand(self, run: str, at: float, status: str, seq: int, agent: str) -> None:
         at = round(at * SECOND) / SECOND
-        told = of_standby(at, status, agent=agent, seq=seq, group=self.group, error=f"it is {status}")
-        self.files.setdefault(run, []).append(told)
+        spoken = of_standby(at, status, agent=agent, seq=seq, group=self.group, error=f"it is {status}")
+        self.files.setdefault(run, []).append(spoken)
         self.stood.append(Said(round(at * SECOND), seq, agent, STANDBY, status, sample=True))
 
     def say(self, run: str, at: float, status: str, seq: int, **more: Any) -> None:

@@ -41,8 +41,8 @@ def line(
     return values | told
 
 
-def of_standby(seconds: float, verdict: str, **told: Any) -> dict[str, Any]:
-    return line(seconds, verdict, **told) | dict.fromkeys(_OF_LINKS) | {"type": "standby"}
+def of_standby(seconds: float, verdict: str, **values: Any) -> dict[str, Any]:
+    return line(seconds, verdict, **values) | dict.fromkeys(_OF_LINKS) | {"type": "standby"}
 
 
 def heartbeats(start: float, end: float, *, agent: str = "a", every: float = 10) -> Iterator[dict[str, Any]]:

@@ -91,8 +91,8 @@ def fleet(chance: random.Random) -> Iterator[tuple[str, Line]]:
             yield f"{agent}-{number}", line(at + 2, "heartbeat", agent=agent, seq=seq, group="g", interval=EVERY)
             if of_standby.random() < 0.98:
                 verdict = of_standby.choice((*VERDICTS, *[verdict] * 60))
-                told = of_standby_line(at + 2.5, verdict, agent=agent, seq=seq + 8, error=f"it is {verdict}")
-                yield f"{agent}-{number}", told
+                spoken = of_standby_line(at + 2.5, verdict, agent=agent, seq=seq + 8, error=f"it is {verdict}")
+                yield f"{agent}-{number}", spoken
             for place, speaker in enumerate(speakers):
                 born, dead = (2.6 * DAY if place == 2 else 0), (1.5 * DAY if place == 3 else DAYS * DAY)
                 if born <= at < dead:

@@ -235,14 +235,14 @@ def test_links_that_were_too_far_behind_are_told(of_several: Several) -> None:
 
 
 def test_a_standby_has_a_section_and_is_no_link(of_several: Several, made: Made) -> None:
-    [told] = of_several.summary["standbys"]
+    [row] = of_several.summary["standbys"]
     schema = json.loads((ROOT / "docs/summary.schema.json").read_text())
     jsonschema.validate(json.loads(json.dumps(of_several.summary)), schema)
-    assert (told["group"], told["upstream"], told["promotions"]) == ("g-a", "=source", 1)
-    assert (told["not_in_step_seconds"], told["promoted_seconds"]) == (660, HOUR - 5)
-    assert told["in_step_percent"] == pytest.approx(100 * (1 - 660 / (3 * HOUR)))
+    assert (row["group"], row["upstream"], row["promotions"]) == ("g-a", "=source", 1)
+    assert (row["not_in_step_seconds"], row["promoted_seconds"]) == (660, HOUR - 5)
+    assert row["in_step_percent"] == pytest.approx(100 * (1 - 660 / (3 * HOUR)))
     longest = {"start": "2026-03-28T12:10:05.000000Z", "end": "2026-03-28T12:20:05.000000Z"}
-    assert told["longest_not_in_step"] == longest | {"error": "<b>why</b> at 600"}
+    assert row["longest_not_in_step"] == longest | {"error": "<b>why</b> at 600"}
     text = of_several.text[of_several.text.rindex("Standby") :]
     assert re.search("10 min, 28 Mar 12:10.{1,3}12:20.*: <b>why</b> at 600", text)
     assert "28 Mar 2026 15:00 UTC" in text

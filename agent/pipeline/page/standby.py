@@ -14,10 +14,10 @@ _REASON: Final = 200  # letters
 
 
 def standbys(findings: ReportFindings, calendar: Calendar) -> Markup | None:
-    """None where no agent told of one."""
+    """None where no agent reported one."""
     if not findings.standbys:
         return None
-    note = "Of the time in which a standby was one, and an agent told how it stood."
+    note = "Of the time in which the cluster was a standby, and an agent reported how it stood."
     rows = (_row(one, calendar) for one in findings.standbys)
     return section("standby", "Standby", table("Standbys", _HEADS, rows, class_="standbys"), note=note)
 
