@@ -103,7 +103,7 @@ def _move(old: Node, new: Node, path: Path, lab: Lab) -> bool:
         _tell("The client may still publish there. Take that from it:")
         _show("fence", path, "--user", CLIENT, "--close-connections")
         user_program.publish(at_new, EXCHANGE, "orders", ["published at the new broker"])
-        _tell("The client publishes at the new broker now. The fence counts in a minute …")
+        _tell("The client has published a message at the new broker meanwhile. The fence counts in a minute …")
         time.sleep(FENCED)
         status = _show("status", path, "--apart", "10")
     came = [user_program.depth(at_new, queue) for queue in shovelled]

@@ -33,12 +33,13 @@ const BEFORE = [
 ];
 const AFTER = ["For a standby the other way: `federation-agent standby reverse -c FILE --write reversed.yaml`"];
 
-function figuresOf({ lag_seconds: lag, waiting, repeats_at_most: repeats, links }) {
+function figuresOf({ lag_seconds: lag, waiting, repeats_at_most: repeats, not_here: missing, links }) {
   return [
     ["lag", lag === null ? NONE : lag < 1 ? "< 1 s" : duration(lag)],
     ["links", exact(links)],
     ["waiting in them", exact(waiting)],
     ["repeated at most by a promotion now", exact(repeats)],
+    ...(missing ? [["or more of the source's messages aren't here", exact(missing)]] : []),
   ];
 }
 

@@ -13,6 +13,7 @@ const VIEW = {
   waiting: 0,
   lag_seconds: 0.02,
   repeats_at_most: 1204,
+  not_here: 0,
   in_doubt: 0,
   first_in_doubt: [],
 };
@@ -24,6 +25,10 @@ test("one in step, with numbers and what a promotion would do", () => {
   assert.deepEqual([found.why, found.inDoubt], [[], ""]);
   assert.deepEqual(numbers(VIEW), ["< 1 s", "14", "0", "1,204"]);
   assert.ok(found.advice.some((line) => line.includes("standby promote -c FILE --failover --dry-run")));
+});
+
+test("what the source holds and isn't here is counted", () => {
+  assert.deepEqual(described({ ...VIEW, not_here: 7 }).figures.at(-1), ["or more of the source's messages aren't here", "7"]);
 });
 
 test("what isn't known is no number", () => {
