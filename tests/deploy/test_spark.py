@@ -100,7 +100,8 @@ def cluster(lab: Lab, tmp_path: Path) -> Iterator[str]:
                 )
             )
             running.callback(process.terminate)
-        eventually(lambda: workers(web) == 1, CLUSTER_DEADLINE, what="the worker is registered", ignoring=OSError)
+        not_yet = (OSError, ValueError)  # the master's page answers before its JSON does
+        eventually(lambda: workers(web) == 1, CLUSTER_DEADLINE, what="the worker is registered", ignoring=not_yet)
         yield url
 
 

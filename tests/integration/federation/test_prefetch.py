@@ -58,6 +58,7 @@ def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     assert size(agent) == prefetch.START
     tell(agent, "pause")
     agent.wait_for("paused", link(here))
+    there.wait_unconsumed()
     assert there.publish(numbered(MANY)) == MANY
     way.throttle(SLOW)
     tell(agent, "resume")

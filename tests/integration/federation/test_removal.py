@@ -54,10 +54,15 @@ def act(agent: Agent, action: str) -> None:
     ask(agent, f"/api/links/{only(agent)['id']}/{action}", "POST")
 
 
-def test_a_file_that_is_written_slowly_loses_no_messages(agent_of: AgentOf, here: Site, there: Site) -> None:
-    agent = started(agent_of, here, there, None)
+def pause(agent: Agent, there: Site) -> None:
     act(agent, "pause")
     wait_shown(agent, "paused")
+    there.wait_unconsumed()
+
+
+def test_a_file_that_is_written_slowly_loses_no_messages(agent_of: AgentOf, here: Site, there: Site) -> None:
+    agent = started(agent_of, here, there, None)
+    pause(agent, there)
     there.publish(numbered(200))
     text = agent.path.read_text()
     [head, tail] = text.split("vhosts:", 1)
@@ -117,8 +122,7 @@ def test_an_empty_queue_is_removed_after_the_time_that_was_set(agent_of: AgentOf
 @pytest.mark.thorough
 def test_messages_that_wait_are_kept_for_longer_and_counted(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent = started(agent_of, here, there, {"empty": 0.5, "waiting": 15})
-    act(agent, "pause")
-    wait_shown(agent, "paused")
+    pause(agent, there)
     there.publish(numbered(7))
     agent.write({})
     wait_shown(agent, "removing")
@@ -226,8 +230,7 @@ def test_a_quorum_queue_whose_leader_does_not_answer_is_not_taken_for_empty(
 ) -> None:
     """Brokers declare such a queue as empty and unused, and delete it by force."""
     agent = started(agent_of, here, there, {"empty": 2, "waiting": 600}, **{"queue-type": "quorum"})
-    act(agent, "pause")
-    wait_shown(agent, "paused")
+    pause(agent, there)
     there.publish(numbered(200))
     leader_of(there, queue_of(here), "suspend")
     agent.write({})
@@ -275,8 +278,7 @@ def test_a_classic_queue_of_a_link_that_is_quorum_now_is_removed_with_its_messag
     agent.write({here.vhost: federated(there, **{"queue-type": "quorum"})})
     eventually(lambda: agent.told("link noted"), what="the queue is of another type")
     agent.wait_for("running", link(here))
-    act(agent, "pause")
-    wait_shown(agent, "paused")
+    pause(agent, there)
     there.publish(numbered(20))
     there.wait_depth(20, queue_of(here))
     agent.write({})

@@ -42,8 +42,9 @@ def test_links_follow_a_new_name_and_leave_only_messages_under_the_former(
     waiting = agent.links()[here.vhost, Y, "origin"]["link"]
     ask(agent, "POST", f"/{waiting}/pause")
     agent.wait_for("paused", (here.vhost, Y, "origin"))
-    there.publish(["waits"], exchange=Y)
     kept = queue_of(former, here, Y)
+    there.wait_unconsumed(kept)
+    there.publish(["waits"], exchange=Y)
     try:
         node.admin.put("cluster-name", body={"name": "renamed"})
         agent.wait_told(RENAMED)

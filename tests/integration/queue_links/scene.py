@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.request import urlopen
@@ -20,7 +19,7 @@ from agent.amqp.wire.channel import Message
 from agent.core.addresses.uri import parse
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site, upstreams
-from tests.lab.user_program import DEADLINE
+from tests.lab.user_program import DEADLINE, consumers
 from tests.lab.waiting import eventually
 
 Q: Final = "work"
@@ -59,15 +58,7 @@ def wait_error(agent: Agent, text: str | None, name: str = Q, deadline: float = 
 
 
 def upstream_consumers(site: Site, name: str = Q) -> int:
-    """As the broker counts them now."""
-
-    async def ask() -> int:
-        async with await aio_pika.connect(site.uri) as connection:
-            channel = await connection.channel()
-            return (await channel.declare_queue(name, passive=True)).declaration_result.consumer_count or 0
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, ask()).result()
+    return consumers(site.uri, name)
 
 
 def consumer_tags(site: Site, name: str = Q) -> list[str]:

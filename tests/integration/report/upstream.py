@@ -99,13 +99,6 @@ def at_upstream(agent_of: AgentOf, broker: Node, origin: Node, site_on: SiteOn, 
     return AtUpstream(agent, here, there)
 
 
-def consumers(site: Site) -> list[dict[str, Any]]:
-    """As the broker itself knows, at once: its HTTP API is seconds late."""
-    listed = site.node.ctl("list_consumers", "-p", site.vhost, "--formatter", "json", "--silent")
-    found: list[dict[str, Any]] = json.loads(listed)
-    return found
-
-
 def live(scene: AtUpstream, origin: Node) -> None:
     """Messages flow; then some wait, and somebody purges the queue; then the broker restarts and forgets its counts."""
     scene.wait_compared()
@@ -114,7 +107,7 @@ def live(scene: AtUpstream, origin: Node) -> None:
 
     [found] = get(scene.agent, "/api/links")
     get(scene.agent, f"/api/links/{found['id']}/pause", "POST")
-    eventually(lambda: not consumers(scene.there), 20, what="the link has let go of its queue")
+    scene.there.wait_unconsumed()
     scene.there.publish(numbered(PURGED))
     scene.wait_until("they wait", entered=FLOWED + PURGED, growth=PURGED, waiting=PURGED)
     [queue] = origin.admin.get("queues", scene.there.vhost)

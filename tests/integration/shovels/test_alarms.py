@@ -76,6 +76,7 @@ def test_at_the_source_it_goes_on(
     [link] = ask(agent, "/api/links")
     ask(agent, f"/api/links/{link['id']}/pause", "POST")
     agent.wait_for("paused", named(here))
+    there.wait_unconsumed()
     there.publish(numbered(COUNT), "src", exchange="")
     with memory_alarm(there.node):
         ask(agent, f"/api/links/{link['id']}/resume", "POST")

@@ -24,6 +24,7 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site) ->
     eventually(lambda: ask(agent, "/api/links")[0]["in_flight"] == 0, what="all are confirmed")
     ask(agent, f"/api/links/{link['id']}/pause", "POST")
     agent.wait_for("paused", named(here))
+    there.wait_unconsumed()
     there.publish(waiting := numbered(100, start=100), "src", exchange="")
     assert [each["state"] for each in ask(agent, "/api/shovels")] == ["terminated"]
     eventually(lambda: depth(there.uri, "src") >= 100, what="all wait at the source")
