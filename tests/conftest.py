@@ -1,5 +1,6 @@
 """Brokers that the whole session shares, and names that make sharing safe; nothing starts before a test asks."""
 
+import gc
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,8 @@ from tests.lab.session import LAB, lab_of
 
 pytest_plugins = ["tests.lab.plugin", "tests.scheduling"]
 
+COLLECT_AFTER = 20_000, 20, 20
+
 # How long an example takes says nothing where brokers and other tests share the cores. Each run tries the same few, so
 # that a change is what turns it red; `--hypothesis-profile=many` tries many others. What that finds gets an `@example`.
 settings.register_profile(
@@ -24,6 +27,20 @@ settings.register_profile(
 )
 settings.register_profile("many", settings.get_profile("few"), max_examples=300, derandomize=False)
 settings.load_profile("few")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: a collection of garbage that looks at all of it takes half a second, which a test that
+    bounds its own effort would be blamed for."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 @pytest.fixture(autouse=True)

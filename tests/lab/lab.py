@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -28,10 +29,20 @@ from tests.lab.waiting import NeverHappenedError, eventually
 T = TypeVar("T")
 
 MARK: Final = "FEDERATION_LAB"
+MEMORY: Final = Path("/dev/shm")
+ROOM: Final = 8 * 1024**3
 REAPER_DEADLINE: Final = 120.0  # a busy machine takes half a minute to end 30 brokers and to remove their files
 UNREADABLE: Final = (AdminError, NodeError, OSError)
 SETTLES: Final = 5.0
 """Seconds in which what a test has removed is gone from what a node shows."""
+
+
+def _in_memory() -> Path | None:
+    """Where what brokers write costs no disk; none where there is little room, as in most containers."""
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free > ROOM else None
+    except OSError:
+        return None
 
 
 class Lab:
@@ -41,7 +52,7 @@ class Lab:
     """
 
     def __init__(self, joined: Path | None = None) -> None:
-        self.directory = joined or Path(tempfile.mkdtemp(prefix="federation-lab-"))
+        self.directory = joined or Path(tempfile.mkdtemp(prefix="federation-lab-", dir=_in_memory()))
         self.ports = Ports(self.directory / "ports")
         self.leftovers = Leftovers()
         self._proxies: list[Proxy] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -104,16 +103,13 @@ class Site:
     def wait_unconsumed(self, queue: str = "") -> None:
         """Until nobody consumes from the queue, or from any: a link is shown as paused while its last messages still
         flow. The HTTP API would be seconds late."""
-
-        def consumed() -> set[str]:
-            listed = self.node.ctl("list_consumers", "-p", self.vhost, "--formatter", "json", "--silent")
-            return {each["queue_name"] for each in json.loads(listed)}
-
-        eventually(
-            lambda: queue not in consumed() if queue else not consumed(),
-            SYNC_DEADLINE,
-            what=f"nobody consumes from {queue or 'any queue'} in {self.vhost}",
+        consumed = (
+            "[element(4, proplists:get_value(queue_name, Each)) || "
+            f'Each <- rabbit_amqqueue:consumers_all(<<"{self.vhost}">>)]'
         )
+        code = f'not lists:member(<<"{queue}">>, {consumed}).' if queue else f"{consumed} == []."
+        what = f"nobody consumes from {queue or 'any queue'} in {self.vhost}"
+        eventually(lambda: self.node.eval(code) == "true", SYNC_DEADLINE, what=what)
 
     def wait_depth(self, count: int, queue: str, deadline: float = SYNC_DEADLINE) -> None:
         """Until so many messages are in the queue, as statistics tell it."""
