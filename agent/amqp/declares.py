@@ -27,7 +27,7 @@ from agent.core.rules import declarations, names
 from agent.errors import BrokerError, Failure
 
 COMMAND_INVALID: Final = 503
-INTERNAL_ERROR: Final = 541
+_INTERNAL_ERROR: Final = 541
 _UNSENT = "refused, and with names as long as these the broker can't send why"
 _MISSING = "missing, and with a name as long as this the broker can't say so"
 _UNASKED = "its name is too long for a broker to say that it is missing"
@@ -60,15 +60,25 @@ async def declare_any(
         return await declare(connection, kind, name, **values)
     if spare is None:
         return ChannelClosedError(0, _UNASKED)
-    async with await spare() as spared:
+    found = await declare_apart(spare, kind, name, **values)
+    if not isinstance(found, ConnectionClosedError):
+        return found
+    if "passive" in values:
+        return ChannelClosedError(NOT_FOUND, _MISSING)
+    return ChannelClosedError(PRECONDITION_FAILED, _UNSENT)
+
+
+async def declare_apart(
+    opener: Opener, kind: Kind, name: str, **values: Any
+) -> Call | ChannelClosedError | ConnectionClosedError:
+    """Like `declare`, on a separate connection, which the broker may close as its refusal."""
+    async with await opener() as apart:
         try:
-            return await declare(spared, kind, name, **values)
+            return await declare(apart, kind, name, **values)
         except BrokerError as error:
-            if closing_code(error) != INTERNAL_ERROR:
-                raise
-            if "passive" in values:
-                return ChannelClosedError(NOT_FOUND, _MISSING)
-            return ChannelClosedError(PRECONDITION_FAILED, _UNSENT)
+            if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == _INTERNAL_ERROR:
+                return error.__cause__
+            raise
 
 
 def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:

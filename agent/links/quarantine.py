@@ -15,11 +15,12 @@ from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.data.quarantined import Why, enclosed
 from agent.amqp.data.rewriting import Destination
-from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, is_replicated
+from agent.amqp.declares import Opener, declare, declare_apart, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
+from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.model import QueueType
@@ -262,13 +263,10 @@ async def _declare(connection: Connection, lane: Lane) -> None:
 async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
     """Declare the quarantine as a quorum queue, on a separate connection, which some brokers close if they have no such
     queues; return False if the broker takes none."""
-    async with await lane.opener() as trial:
-        try:
-            found = await declare(trial, "queue", quarantine.QUEUE, **_attributes(connection, is_quorum=True))
-        except BrokerError as error:
-            if closing_code(error) != INTERNAL_ERROR:
-                raise
-            return False
+    attributes = _attributes(connection, is_quorum=True)
+    found = await declare_apart(lane.opener, "queue", quarantine.QUEUE, **attributes)
+    if isinstance(found, ConnectionClosedError):
+        return False
     return not (isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED)
 
 

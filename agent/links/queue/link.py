@@ -12,17 +12,18 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
+from agent.amqp.declares import Opener, declare_any, declare_apart
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.rpc import count_consumers, refusal
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.core import fields
 from agent.core.links import prefetch
 from agent.core.model import Queue, QueueLink
 from agent.core.rules import names
 from agent.core.rules.declarations import like_queue, undeclarable
-from agent.errors import BrokerError, PermanentError, Side, happening_on
+from agent.errors import PermanentError, Side, happening_on
 from agent.links.brokers import Brokers, Connections
 from agent.links.ends import End, Ends, written_uri
 from agent.links.flow_options import FlowOptions
@@ -82,16 +83,12 @@ class UpstreamQueues:
         async with self._trials.setdefault(connection, asyncio.Lock()):
             if connection in self._takers:
                 return await declare_any(connection, "queue", name, spare=spare, **values)
-            async with await spare() as spared:
-                try:
-                    found = await declare(spared, "queue", name, **values)
-                except BrokerError as error:
-                    if closing_code(error) != INTERNAL_ERROR:
-                        raise
-                    raise PermanentError(
-                        f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "
-                        f"it as a transient queue, which it is downstream: declare it upstream as durable ({error})"
-                    ) from error
+            found = await declare_apart(spare, "queue", name, **values)
+            if isinstance(found, ConnectionClosedError):
+                raise PermanentError(
+                    f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "
+                    f"it as a transient queue, which it is downstream: declare it upstream as durable ({found})"
+                ) from found
             if not isinstance(found, ChannelClosedError):
                 self._takers.add(connection)
             return found
