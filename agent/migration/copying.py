@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
 from agent.core.links.backoff import delay
 from agent.core.migration.difference import MigrationAction, MigrationPlan, needs, plan_migration
-from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind
+from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import VhostSelection, choose
+from agent.core.model import QueueType
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError, TransientError
 from agent.management.declaring import DeclaringClient
 from agent.management.transport import NotTakenError
-from agent.migration.reading import ClusterPair, read_cluster
+from agent.migration.reading import ClusterPair, depths_of, read_cluster
 from agent.tasks import gather_both
 
 AT_A_TIME: Final = 8
@@ -30,6 +31,14 @@ BETWEEN: Final = 10.0
 LONGEST_WAIT: Final = 20.0
 """After errors; with the time that a round takes, what changes is copied within 30 s."""
 REFUSED_AGAIN: Final = 300.0
+LOOK_EVERY: Final = 2.0
+LOOKS: Final = 8
+"""Brokers show a new queue's messages within 5 s, or as their statistics interval is set."""
+HALF_MADE: Final = (
+    "the broker shows no messages in this quorum queue, not even 0. If a node of the target is down, that is why; "
+    "otherwise it is half made, as brokers leave it where an earlier copy was cut off, and takes no message: delete "
+    "it, and copy again"
+)
 
 
 @dataclass(slots=True)
@@ -65,8 +74,28 @@ async def look(
 
 
 async def copy_once(clusters: ClusterPair, selection: Mapping[str, VhostSelection]) -> CopyRound:
-    plan, _, _ = await look(clusters, selection)
-    return CopyRound(plan, await copy(clusters.target, plan.actions, plan.unread))
+    plan, _, target = await look(clusters, selection)
+    account = await copy(clusters.target, plan.actions, plan.unread)
+    stood = {key for key in plan.wanted if key in target.objects and key.kind is ObjectKind.QUEUE}
+    quorum = {key for key in stood if type_of(target.objects[key]) == QueueType.QUORUM}
+    account.left |= dict.fromkeys(sorted(await half_made(clusters.target, quorum), key=str), HALF_MADE)
+    return CopyRound(plan, account)
+
+
+async def half_made(
+    target: DeclaringClient,
+    quorum: Set[ObjectKey],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> set[ObjectKey]:
+    """Those of the quorum queues of which the broker shows no messages for so long, though it does so of others: an
+    earlier copy that was cut off may have left them without a process."""
+    silent, shown, looks = set(quorum), False, 0
+    while silent and looks < LOOKS:
+        await sleep(LOOK_EVERY if looks else 0)
+        depths = await depths_of(target, {key.vhost for key in quorum})
+        silent &= {key for key, depth in depths.items() if depth is None}
+        shown, looks = any(depth is not None for depth in depths.values()), looks + 1
+    return silent if shown else set()
 
 
 async def copy(

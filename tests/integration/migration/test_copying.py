@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
+import time
+from base64 import b64encode
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from agent.migration.copying import HALF_MADE
 from tests.conftest import Borrowed
 from tests.integration.migration.scene import MigrationScene, scene
 from tests.lab.lab import Lab
@@ -48,6 +53,39 @@ def test_a_copy_changes_policies_and_leaves_all_else(migrated: MigrationScene) -
     assert admin.get("queues", vhost, "q0")["arguments"] == {}
     assert admin.get("policies", vhost, "limits")["definition"] == {"max-length": 100}
     assert migrated.has(migrated.target, "queues", "only here")
+
+
+@pytest.mark.thorough  # brokers delete such a queue in five seconds
+def test_a_quorum_queue_that_is_half_made_is_left(migrated: MigrationScene) -> None:
+    """As one left it whose connection was lost while the broker made it."""
+    migrated.fill()
+    admin, vhost = migrated.target.admin, migrated.vhost
+    admin.vhost(vhost)
+    names = [f"half {number}" for number in range(5)]
+    for number, name in enumerate(names):
+        migrated.source.admin.queue(vhost, name, arguments={"x-queue-type": "quorum"})
+        cut_off(migrated.target, vhost, name, after=(number + 1) / 500)
+    copied = migrated.run("copy", status=5)
+    left = {each["name"] for each in copied["left"]}
+    assert left
+    assert left <= set(names)
+    assert {each["reason"] for each in copied["left"]} == {HALF_MADE}
+    for name in left:
+        admin.delete("queues", vhost, name)
+    again = migrated.run("copy")
+    assert (again["left"], again["copied"]) == ([], {"queue": len(left)})
+    assert migrated.run("copy")["complete"]
+
+
+def cut_off(node: Node, vhost: str, name: str, *, after: float) -> None:
+    """Ask for the queue, and be gone before it is made as a whole."""
+    body = b'{"durable": true, "arguments": {"x-queue-type": "quorum"}}'
+    path = f"/api/queues/{quote(vhost, safe='')}/{quote(name, safe='')}"
+    head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {b64encode(b'guest:guest').decode()}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", node.ports.management)) as connection:
+        connection.sendall(head.encode() + body)
+        time.sleep(after)
 
 
 def test_what_is_chosen(migrated: MigrationScene) -> None:

@@ -22,12 +22,15 @@ from agent.migration.copying import (
     AT_A_TIME,
     BETWEEN,
     LONGEST_WAIT,
+    LOOK_EVERY,
+    LOOKS,
     MOST_FAILURES,
     REFUSED_AGAIN,
     CopyAccount,
     CopyRound,
     Follower,
     copy,
+    half_made,
 )
 from agent.migration.reading import ClusterPair
 from tests.unit.migration.http_api import served
@@ -45,6 +48,11 @@ class Api:
     is_down: bool = False
     failing: set[str] = field(default_factory=set)
     has_vhost: bool = True
+    depths: dict[str, int] = field(default_factory=dict)
+
+    def _queue(self, name: str) -> dict[str, Any]:
+        depth = {"messages": self.depths[name]} if name in self.depths else {}
+        return {"name": name, "durable": True, "arguments": {}, "type": "classic", **depth}
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/api/")
@@ -56,7 +64,7 @@ class Api:
         answers: dict[str, Any] = {
             "overview": {"cluster_name": "c", "rabbitmq_version": "4.3.6", "exchange_types": [{"name": "direct"}]},
             "vhosts": [{"name": "v"}] if self.has_vhost else [],
-            "queues": [{"name": each, "durable": True, "arguments": {}, "type": "classic"} for each in self.queues],
+            "queues": [self._queue(each) for each in self.queues],
         }
         return web.json_response(answers.get(kind, []))
 
@@ -190,6 +198,32 @@ async def test_a_target_that_fails_again_and_again_is_left_alone_with_an_account
     assert len(api.asked) < MOST_FAILURES + AT_A_TIME
     assert len(account.left) == 100
     assert "boom" in account.left[queue_key("v", "q099")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "shown_later", "found", "looks"),
+    [
+        ({"a": 0, "b": 3, "other": 0}, {}, set(), 1),
+        ({"a": 0}, {"b": 0}, set(), 2),
+        ({"a": 0}, {}, {"b"}, LOOKS),
+        ({"other": 0}, {}, {"a", "b"}, LOOKS),
+        ({}, {}, set(), LOOKS),  # the broker shows none at all
+    ],
+)
+async def test_quorum_queues_of_which_no_messages_are_shown_are_half_made(
+    *, shown: dict[str, int], shown_later: dict[str, int], found: set[str], looks: int
+) -> None:
+    api, slept = Api(["a", "b", "other"], depths=dict(shown)), []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if seconds:
+            api.depths |= shown_later
+
+    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
+        half = await half_made(target, {queue_key("v", "a"), queue_key("v", "b")}, sleep)
+    assert half == {queue_key("v", name) for name in found}
+    assert slept == [0, *[LOOK_EVERY] * (looks - 1)]
 
 
 async def test_a_refusal_is_one_with_several_addresses_too() -> None:
