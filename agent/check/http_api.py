@@ -93,9 +93,7 @@ class BrokerApi:
     @_once("the tags of its user")
     async def tags(self) -> frozenset[str]:
         """The tags of the API's own user."""
-        found = (await self._client.whoami()).get("tags")
-        words = found.split(",") if isinstance(found, str) else found if isinstance(found, list) else []
-        return frozenset(str(each).strip() for each in words)
+        return (await self._client.whoami()).tags
 
     @_once("policies of vhost {!r}")
     async def policies(self, vhost: str) -> list[PolicyAnswer]:

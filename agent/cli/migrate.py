@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from agent.cli.migration_text import (
     account_as_json,
     account_lines,
     is_complete,
+    load,
     masked,
     plan_as_json,
     plan_lines,
@@ -40,7 +40,7 @@ def plan(file: Path, *, is_rehearsed: bool, form: str) -> int:
     from agent.migration.copying import look
     from agent.migration.rehearsing import rehearse
 
-    migration = _load(file)
+    migration = load(file)
 
     async def work(clusters: ClusterPair) -> tuple[MigrationPlan, dict[str, Any], BrokerError | None]:
         found, source, target = await look(clusters, migration.vhosts)
@@ -67,7 +67,7 @@ def plan_export(file: Path | None, export: Path, target_release: str, *, form: s
         raise UsageError(f"--target-release {target_release!r} isn't known: write 4.3 or 4.3.6; known are {known}")
     source = read_cluster_export(str(export))
     vhosts = {key.vhost: everything(Place(str(export))) for key in source.objects} if file is None else {}
-    selection = vhosts if file is None else _load(file).vhosts
+    selection = vhosts if file is None else load(file).vhosts
     found = plan_migration(source, ClusterObjects("", release), choose(source, selection))
     target = {"cluster": None, "version": release_text(release)}
     return _show(found, {"source": _side(source), "target": target, "rehearsed": False}, form)
@@ -88,7 +88,7 @@ def _show(found: MigrationPlan, sides: dict[str, Any], form: str) -> int:
 def copy(file: Path, *, follow: bool, form: str) -> int:
     from agent.migration.copying import Follower, copy_once
 
-    migration, reporter = _load(file), _Reporter(as_json=form == "json", indent=None if follow else 2)
+    migration, reporter = load(file), _Reporter(as_json=form == "json", indent=None if follow else 2)
 
     async def follow_on(clusters: ClusterPair) -> None:
         await Follower(clusters, migration.vhosts, reporter, chance=random.random).run()
@@ -99,14 +99,6 @@ def copy(file: Path, *, follow: bool, form: str) -> int:
     done = _with_both(migration, lambda clusters: copy_once(clusters, migration.vhosts))
     reporter(done)
     return OK if is_complete(done.plan, done.account) else NOT_SAFE
-
-
-def _load(file: Path) -> Migration:
-    from agent.definitions.sources.migration import load_migration
-
-    migration = load_migration(str(file), environment=os.environ)
-    output.complain(*(str(problem) for problem in migration.warnings))
-    return migration
 
 
 def _with_both(migration: Migration, work: Callable[[ClusterPair], Awaitable[T]], *, stopped: int = INTERRUPTED) -> T:

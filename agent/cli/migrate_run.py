@@ -8,16 +8,14 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from pydantic_core import PydanticCustomError
-
 from agent.cli import output
+from agent.cli.migration_text import load
 from agent.cli.options import OK
 from agent.cli.signals import until_signal
 from agent.core.migration.links import QueueMoves
 from agent.core.settings import HttpSettings
 from agent.core.text.quantities import counted, listed
-from agent.definitions.models.settings import parse_listen
-from agent.definitions.sources.migration import load_migration
+from agent.definitions.models.settings import listen_of
 from agent.errors import UsageError
 from agent.migration.running import MovingConfiguration, move_of, read_both, refuse_what_cant_begin
 from agent.migration.writing import write
@@ -29,8 +27,7 @@ def move(
     file: Path, *, back: bool, out: Path | None, listen: str | None, log_format: str | None, log_level: str | None
 ) -> int:
     http = HttpSettings() if listen is None else _http(listen)
-    migration = load_migration(str(file), environment=os.environ)
-    output.complain(*(str(problem) for problem in migration.warnings))
+    migration = load(file)
     read = until_signal(read_both(migration), OK)
     moved = move_of(migration, read, back=back)
     until_signal(refuse_what_cant_begin(moved), OK)
@@ -50,10 +47,7 @@ def move(
 
 
 def _http(listen: str) -> HttpSettings:
-    try:
-        found = parse_listen(listen)
-    except PydanticCustomError as error:
-        raise UsageError(f"--listen: {error.message()}") from error
+    found = listen_of("--listen", listen)
     if not found.is_loopback:
         raise UsageError(
             "--listen: others can reach this address: write the configuration (--write), with a token in it"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent.cli import output
-from agent.cli.migration_text import MOST_LINES, all_masked, key_as_json, masked, more_lines, named
+from agent.cli.migration_text import MOST_LINES, all_masked, key_as_json, load, masked, more_lines, named
 from agent.cli.options import INTERRUPTED, OK, TROUBLE_WITH_BROKERS
 from agent.cli.signals import until_signal
 from agent.core.migration.fences import IN_FORCE_AFTER
@@ -32,7 +31,7 @@ T = TypeVar("T")
 def status(file: Path, *, apart: float, is_unfenced_accepted: bool, form: str) -> int:
     from agent.migration.observing import movers_of, verdict_on
 
-    migration = _load(file)
+    migration = load(file)
     found, source, seen = _with_source(
         migration,
         lambda client: verdict_on(client, migration.vhosts, movers_of(migration.source), apart=apart),
@@ -52,7 +51,7 @@ def fence(file: Path, users: list[str], *, closes: bool, form: str) -> int:
     from agent.core.addresses.uri import Mechanism
     from agent.migration import fencing
 
-    migration = _load(file)
+    migration = load(file)
     if any(Mechanism.EXTERNAL in uri.mechanisms for uri in migration.source.uris):
         output.complain("the move's user isn't known, as it logs in by a certificate: don't fence it")
     account = _with_source(
@@ -72,7 +71,7 @@ def fence(file: Path, users: list[str], *, closes: bool, form: str) -> int:
 def unfence(file: Path, users: list[str], *, is_forced: bool, form: str) -> int:
     from agent.migration import fencing
 
-    migration = _load(file)
+    migration = load(file)
     account = _with_source(
         migration, lambda client: fencing.unfence(client, migration.vhosts.keys(), users, is_forced=is_forced)
     )
@@ -81,14 +80,6 @@ def unfence(file: Path, users: list[str], *, is_forced: bool, form: str) -> int:
     if form == "text" and not account.done and not is_left:
         output.say("nobody is fenced")
     return NOT_SAFE if is_left else OK
-
-
-def _load(file: Path) -> Migration:
-    from agent.definitions.sources.migration import load_migration
-
-    migration = load_migration(str(file), environment=os.environ)
-    output.complain(*(str(problem) for problem in migration.warnings))
-    return migration
 
 
 def _with_source(migration: Migration, work: Callable[[FencingClient], Awaitable[T]]) -> T:

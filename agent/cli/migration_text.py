@@ -1,10 +1,12 @@
-"""What `migrate` prints, for people and for programs."""
+"""The file that `migrate` commands read, and what they print, for people and for programs."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
@@ -15,6 +17,7 @@ from agent.core.text.quantities import counted, listed
 from agent.core.text.redaction import REDACTED
 
 if TYPE_CHECKING:
+    from agent.definitions.sources.migration import Migration
     from agent.migration.copying import CopyAccount
 
 MOST_ACTIONS: Final = 20
@@ -24,6 +27,15 @@ MOST_LINES: Final = 50
 """Of a verdict, in text."""
 _COLOURS: Final = {ObjectionKind.IGNORED: "white", ObjectionKind.TRAP: "yellow"}
 _PLURALS: Final = {ObjectKind.POLICY: "policies"}
+
+
+def load(file: Path) -> Migration:
+    """The migration file, whose warnings are printed. Raises ConfigurationError."""
+    from agent.definitions.sources.migration import load_migration
+
+    migration = load_migration(str(file), environment=os.environ)
+    output.complain(*(str(problem) for problem in migration.warnings))
+    return migration
 
 
 def plan_lines(plan: MigrationPlan, *, with_actions: bool = True) -> Iterator[str]:

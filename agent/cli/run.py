@@ -19,16 +19,15 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 import uvloop
-from pydantic_core import PydanticCustomError
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
 from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
-from agent.definitions.models.settings import parse_listen
+from agent.definitions.models.settings import listen_of
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.downstream.watch import ReloadCause, Watcher
-from agent.errors import ConfigurationError, UsageError
+from agent.errors import ConfigurationError
 from agent.runtime.configuration_wait import OPTION, ConfigurationWait
 from agent.runtime.expiry import TASK as EXPIRIES
 from agent.runtime.expiry import watch_expiries
@@ -163,10 +162,7 @@ def _log_settings(configured: LogSettings, log_format: str | None, log_level: st
 
 
 def _address(text: str) -> HttpSettings:
-    try:
-        listen = parse_listen(text)
-    except PydanticCustomError as error:
-        raise UsageError(f"{OPTION}: {error.message()}") from error
+    listen = listen_of(OPTION, text)
     return HttpSettings(listen.host, listen.port)
 
 

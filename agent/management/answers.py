@@ -12,6 +12,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    NamedTuple,
     NotRequired,
     TypeAlias,
     TypedDict,
@@ -212,10 +213,22 @@ class NodeAnswer(TypedDict):
 
 
 class WhoamiAnswer(TypedDict):
-    """The user of the HTTP API. Tags are a list, in releases before 3.9 text with commas."""
+    """Tags are a list, or text with commas where the broker has users from before 3.9."""
 
     name: str
     tags: NotRequired[Any]
+
+
+class ApiUser(NamedTuple):
+    """The user of the HTTP API."""
+
+    name: str
+    tags: frozenset[str]
+
+    @property
+    def sees_others(self) -> bool:
+        """True if it is shown others' connections and consumers; without such a tag, lists of them are empty."""
+        return not self.tags.isdisjoint({"monitoring", "administrator"})
 
 
 class TopicPermissionAnswer(TypedDict):

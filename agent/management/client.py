@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management.answers import (
+    ApiUser,
     BindingAnswer,
     ClientAnswer,
     ConnectionAnswer,
@@ -86,9 +87,12 @@ class ManagementClient(Transport):
             found += await self._list_or_none(path, ParameterAnswer, needs=_POLICYMAKER) or []
         return found
 
-    async def whoami(self) -> WhoamiAnswer:
+    async def whoami(self) -> ApiUser:
         """The user that the API shows for the agent's login."""
-        return await self._one("whoami", WhoamiAnswer)
+        found = await self._one("whoami", WhoamiAnswer)
+        tags = found.get("tags")
+        words = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
+        return ApiUser(found["name"], frozenset(str(each).strip() for each in words))
 
     async def permissions_of(self, user: str) -> list[PermissionAnswer]:
         """The user's permissions in each vhost; empty if the broker's own database doesn't have the user."""

@@ -15,7 +15,6 @@ from agent.management.client import ManagementClient
 
 LONGEST_NAME: Final = 255
 MOST_NAMED: Final = 5
-_SEES_CONNECTIONS: Final = frozenset({"monitoring", "administrator"})
 
 
 async def clients_of(client: ManagementClient, where: str, vhosts: Mapping[str, AbstractSet[str]]) -> list[str]:
@@ -35,9 +34,7 @@ def refusal_of(clients: Sequence[str]) -> str:
 
 async def _demand_sight(client: ManagementClient, where: str) -> None:
     """Raise PermanentError if others' connections aren't shown to the user."""
-    tags: Any = (await client.whoami()).get("tags")
-    has = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
-    if not any(tag in has for tag in _SEES_CONNECTIONS):
+    if not (await client.whoami()).sees_others:
         raise PermanentError(
             f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag monitoring"
         )

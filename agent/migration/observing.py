@@ -69,11 +69,9 @@ def movers_of(source: DownstreamSettings) -> frozenset[str]:
 async def need_administrator(client: ManagementClient) -> None:
     """Others are shown fewer connections and parameters than there are, or none, without being refused."""
     who = await client.whoami()
-    tags = who.get("tags")
-    names = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
-    if _ADMINISTRATOR not in names:
+    if _ADMINISTRATOR not in who.tags:
         raise PermanentError(
-            f"source: user {who['name']!r} isn't shown all connections and permissions, so nothing can be proved: "
+            f"source: user {who.name!r} isn't shown all connections and permissions, so nothing can be proved: "
             "give it the tag administrator"
         )
 

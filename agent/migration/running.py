@@ -24,7 +24,6 @@ from agent.tasks import gather_both
 
 BETWEEN: Final = 30.0
 _MOST_NAMED: Final = 5
-_SEES_ALL: Final = frozenset({"monitoring", "administrator"})
 ClusterReadings: TypeAlias = tuple[ClusterObjects, ClusterObjects]
 """Of the file's source and its target."""
 
@@ -99,11 +98,9 @@ async def refuse_what_cant_begin(move: MigrationMove) -> None:
 async def _refuse_hidden_consumers(client: ManagementClient, end: MoveEnd) -> None:
     """Users without a tag see their own consumers only."""
     user = await client.whoami()
-    tags = user.get("tags")
-    has = set(tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else ())
-    if not has & _SEES_ALL and {uri.login[0] for uri in end.settings.uris} != {user["name"]}:
+    if not user.sees_others and {uri.login[0] for uri in end.settings.uris} != {user.name}:
         raise PermanentError(
-            f"{end.key}: user {user['name']!r} of {end.key}.management doesn't see consumers of other users, and so no "
+            f"{end.key}: user {user.name!r} of {end.key}.management doesn't see consumers of other users, and so no "
             f"agent that moves messages the other way: give it the tag monitoring, or let {end.key}.uri have that user"
         )
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.addresses.http_url import parse
 from agent.errors import PermanentError
+from agent.management.answers import ApiUser
 from agent.management.client import ManagementClient
 from tests.contract.asking import Asking, Release
 from tests.lab.admin import AdminError
@@ -46,7 +47,7 @@ async def test_overview_and_whoami(release: Release, client: ManagementClient) -
     assert (overview["cluster_name"], overview["rabbitmq_version"]) == (release.node.cluster_name, release.version)
     assert (overview["product_name"], overview["product_version"]) == ("RabbitMQ", release.version)
     assert (overview["disable_stats"], overview["rates_mode"]) == (False, "basic")
-    assert await client.whoami() == {"name": "guest", "tags": ["administrator"]}
+    assert await client.whoami() == ApiUser("guest", frozenset({"administrator"}))
 
 
 async def test_a_vhost_of_any_name(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from agent.core import settings
 from agent.core.addresses import http_url
@@ -19,6 +20,7 @@ from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, readable, refuse
+from agent.errors import UsageError
 
 MOST_PEERS = 100  # all are asked at the same time
 _LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
@@ -46,6 +48,14 @@ def parse_listen(value: object) -> Listen:
     if found is None or int(found["port"]) > 65535:
         raise refuse("expected HOST:PORT, such as 127.0.0.1:9419 or [::1]:9419")
     return Listen(found["ipv6"] or found["host"], int(found["port"]))
+
+
+def listen_of(option: str, value: str) -> Listen:
+    """The value of a command's option. Raises UsageError."""
+    try:
+        return parse_listen(value)
+    except PydanticCustomError as error:
+        raise UsageError(f"{option}: {error.message()}") from error
 
 
 def _parse_public_url(value: object) -> str:
