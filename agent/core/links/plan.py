@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.addresses.rabbitmq_address import addressed
 from agent.core.fields import EMPTY, Table
@@ -195,10 +195,9 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
 
 
 def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
-    outlook, reason = _outlook(link, sight, downstream)
+    outlook, reason, failure = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
-        failed = [each.failure for each in (sight, sight.destination) if each is not None and each.error == reason]
-        return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook), failure=next(iter(failed), None))
+        return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook), failure=failure)
     actions: tuple[Action, ...] = ()
     match link:
         case ExchangeLink() if sight.site is not None:
@@ -213,26 +212,37 @@ def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     return PlannedLink(link, outlook, reason, sight.broker, actions=actions)
 
 
-def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook, str]:
+def _outlook(link: Link, sight: Sight, downstream: Downstream) -> _Reasoned:
     if link.problem is not None:
-        return Outlook.INVALID, link.problem
+        return _Reasoned(Outlook.INVALID, link.problem)
     if native_link(link) in downstream.native_links:
-        return (Outlook.STANDBY, f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends")
+        waits = f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends"
+        return _Reasoned(Outlook.STANDBY, waits)
     if sight.error is not None:
-        return _stopped_by(sight.failure), sight.error
+        return _stopped_by(sight.failure, sight.error)
     if isinstance(link, ShovelLink):
         return _outlook_of_shovel(link, sight)
     queue = sight.seen.queue
     if isinstance(link, QueueLink) and queue is None and link.queue.unusable is not None:
-        return Outlook.INVALID, declarations.undeclarable(link.remote_name, link.queue)
+        return _Reasoned(Outlook.INVALID, declarations.undeclarable(link.remote_name, link.queue))
     if isinstance(link, ExchangeLink) and queue is not None and queue.consumers and not sight.is_served_by_agent:
         served = f"the upstream queue has {counted(queue.consumers, 'consumer')}"
-        return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
-    return Outlook.RUN, ""
+        waits = f"{served}: the federation plugin or another agent serves it; the agent waits"
+        return _Reasoned(Outlook.STANDBY, waits)
+    return _RUNS
 
 
-def _stopped_by(failure: Failure) -> Outlook:
-    return Outlook.INVALID if failure.is_permanent else Outlook.BACKOFF
+class _Reasoned(NamedTuple):
+    outlook: Outlook
+    reason: str = ""
+    failure: Failure | None = None
+
+
+_RUNS: Final = _Reasoned(Outlook.RUN)
+
+
+def _stopped_by(failure: Failure, error: str) -> _Reasoned:
+    return _Reasoned(Outlook.INVALID if failure.is_permanent else Outlook.BACKOFF, error, failure)
 
 
 def plugin_of(link: Link) -> str:
@@ -342,17 +352,16 @@ def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
     return sight.destination.broker
 
 
-def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
-    """The outlook of a shovel, and the reason. The shovel waits for what is missing at either end and isn't declared by
-    it."""
+def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> _Reasoned:
+    """The shovel waits for what is missing at either end and isn't declared by it."""
     destination = sight.destination
     if destination is not None and destination.error is not None:
-        return _stopped_by(destination.failure), destination.error
+        return _stopped_by(destination.failure, destination.error)
     waits = [_missing(link.shovel.source, sight)]
     if destination is not None:
         waits.append(_missing(link.shovel.destination, destination))
     reason = "; ".join(filter(None, waits))
-    return (Outlook.BACKOFF, reason) if reason else (Outlook.RUN, "")
+    return _Reasoned(Outlook.BACKOFF, reason) if reason else _RUNS
 
 
 def _missing(place: ShovelPlace, sight: Sight) -> str:
