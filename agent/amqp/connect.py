@@ -117,7 +117,7 @@ class Connection:
         self._takes_secrets = takes_secrets
         self.server = Server.read(wire.server_properties)
         self._listeners: list[Callable[[str | None], None]] = []
-        wire.on_blocked = self._tell_blocked
+        wire.on_blocked = self._notify_blocked
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,7 +159,7 @@ class Connection:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _tell_blocked(self, reason: str | None) -> None:
+    def _notify_blocked(self, reason: str | None) -> None:
         for listener in tuple(self._listeners):
             listener(reason)
 
@@ -338,12 +338,12 @@ async def connect_any(
         raise failures[0]
     message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
     if any(isinstance(error, TransientError) for error in failures):
-        raise TransientError(message) from _telling(failures)
+        raise TransientError(message) from _decisive(failures)
     kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
-    raise kind(message) from (_telling(failures) if failures else None)
+    raise kind(message) from (_decisive(failures) if failures else None)
 
 
-def _telling(failures: Sequence[BrokerError]) -> BrokerError:
+def _decisive(failures: Sequence[BrokerError]) -> BrokerError:
     """Choose the failure that explains those of several addresses of a broker: the first that somebody has to fix
     there, otherwise the first that shows that the broker is away."""
     said = [each for each in failures if each.failure.kind in _SAID]

@@ -60,7 +60,7 @@ async def declare_any(
         return await declare(connection, kind, name, **values)
     if spare is None:
         return ChannelClosedError(0, _UNASKED)
-    found = await declare_apart(spare, kind, name, **values)
+    found = await declare_on_spare(spare, kind, name, **values)
     if not isinstance(found, ConnectionClosedError):
         return found
     if "passive" in values:
@@ -68,7 +68,7 @@ async def declare_any(
     return ChannelClosedError(PRECONDITION_FAILED, _UNSENT)
 
 
-async def declare_apart(
+async def declare_on_spare(
     opener: Opener, kind: Kind, name: str, **values: Any
 ) -> Call | ChannelClosedError | ConnectionClosedError:
     """Like `declare`, on a separate connection, which the broker may close as its refusal."""

@@ -58,7 +58,7 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case NotAmqpError():
             is_tls = error.begin.startswith(_TLS_ALERT)
             facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
-            return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}", facts=facts)
+            return PermanentError(f"{where}: {terms.redacted(_not_amqp(error.begin))}", facts=facts)
         case PermanentError():
             return PermanentError(str(error))
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
@@ -103,7 +103,7 @@ def blames_message(error: BrokerError) -> bool:
     return False
 
 
-def _stranger(begin: bytes) -> str:
+def _not_amqp(begin: bytes) -> str:
     if begin.startswith(_TLS_ALERT):
         return "this is a TLS port: write amqps://"
     if begin.startswith(b"AMQP"):

@@ -94,7 +94,7 @@ class Handshake:
         if self._header:
             begin = data[at : at + len(self._header)]
             if not self._header.startswith(begin):
-                raise self._stranger(begin)
+                raise self._not_amqp(begin)
             if len(begin) == len(self._header):
                 self._header = b""
                 at += len(begin)
@@ -107,14 +107,14 @@ class Handshake:
             self._received(performatives.decode(data, begins, end=at)[0])
         return at
 
-    def _stranger(self, begin: bytes) -> PermanentError:
+    def _not_amqp(self, begin: bytes) -> PermanentError:
         return PermanentError(
             f"{self._terms.where}: the server answers AMQP 1.0 with {self._terms.redacted(repr(begin))}: "
             "check the port; RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0",
             facts=Failure(FailureKind.INVALID),
         )
 
-    def _nobody(self) -> PermanentError:
+    def _anonymous_refused(self) -> PermanentError:
         return PermanentError(
             f"{self._terms.where}: the broker refuses ANONYMOUS logins, though it offers them: "
             "write a user and a password into the URI",
@@ -131,7 +131,7 @@ class Handshake:
                 self._due, self.lost = performatives.SASL_OUTCOME, _IN_LOGIN
                 self._log_in(performed["sasl_server_mechanisms"])
             case performatives.SASL_OUTCOME if performed["code"] == _WRONG_LOGIN and self._named_nobody:
-                raise self._nobody()
+                raise self._anonymous_refused()
             case performatives.SASL_OUTCOME if performed["code"]:
                 self.refusal = _LOGIN_REFUSED if performed["code"] == _WRONG_LOGIN else _LOGIN_FAILED
             case performatives.SASL_OUTCOME:

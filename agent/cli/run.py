@@ -119,7 +119,7 @@ async def _run(
     )
     supervisor.has_unread = lambda link: watcher.has_unread(link.vhost, link.name)
     log.info("started", configuration=source, http=server.address)
-    watcher.hear_hangup()
+    watcher.handle_hangup()
     tasks = GuardedTasks(board.errors)
     tasks.keep(WATCHING, watcher.run)
     if follow is not None:

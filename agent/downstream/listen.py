@@ -24,7 +24,7 @@ ASK_AGAIN: Final = 60.0  # where a broker reports nothing, whether it does now
 log = structlog.get_logger()
 
 
-class SaidAlreadyError(AgentError):
+class LoggedAlreadyError(AgentError):
     """The error was already logged."""
 
 
@@ -40,7 +40,7 @@ class Listener:
     @asynccontextmanager
     async def events(self, keys: Sequence[str]) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
         """The events with these keys, or None if the broker sends none; the reason is logged once. Raises
-        SaidAlreadyError when they end.
+        LoggedAlreadyError when they end.
         """
         uris = _where_events_are(self._uris())
         try:
@@ -60,7 +60,7 @@ class Listener:
                 await shared.release()
         except BrokerError as error:
             self._say(str(error))
-            raise SaidAlreadyError(str(error)) from error
+            raise LoggedAlreadyError(str(error)) from error
 
     async def leave(self) -> None:
         """End the subscriptions, because the addresses have changed."""
@@ -105,7 +105,7 @@ async def follow(
                     async for event in events:
                         take(event)
             await asyncio.sleep(ASK_AGAIN)
-        except SaidAlreadyError:
+        except LoggedAlreadyError:
             await asyncio.sleep(LISTEN_AGAIN)
         finally:
             on_end()

@@ -200,7 +200,7 @@ class Watcher:
         self._adds = self._adds and adds
         self._wanted.set()
 
-    def hear_hangup(self) -> None:
+    def handle_hangup(self) -> None:
         """Read the definitions on SIGHUP from now on, also while `run` is not running. Needs the main thread."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.notify, ReloadCause.HANGUP)
 

@@ -146,7 +146,7 @@ class Consumer:
         if not self._options.is_quorum:
             return True
         deadline = self._loop.time() + FULL_PATIENCE
-        while self._source.last_tag - self._target.last_told < self._window.current:
+        while self._source.last_tag - self._target.last_settled < self._window.current:
             if self._loop.time() > deadline or not self.is_consuming:
                 return False
             await asyncio.sleep(BETWEEN_LOOKS)  # a hook would cost each message

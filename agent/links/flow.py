@@ -306,7 +306,7 @@ class Flow:
             self._options, self._window, up=self._up, out=out, source=source, target=target
         )
         source.probes = self.probes
-        source.on_exhausted = self._has_all
+        source.on_exhausted = self._note_all_taken
         self.limit(self._window.limit)
         if self._options.limit is not None and not self._options.keeps_back:
             target.on_held = self._take_more
@@ -393,7 +393,7 @@ class Flow:
             if self._has_taken_all.done():
                 return
 
-    def _has_all(self) -> None:
+    def _note_all_taken(self) -> None:
         if not self._has_taken_all.done():
             self._has_taken_all.set_result(None)
         if self._consumer is not None:
@@ -412,7 +412,7 @@ class Flow:
         if self._source is not None:
             self._source.take_no_more()
             if not self._source.is_receiving:
-                self._has_all()
+                self._note_all_taken()
 
     # Its end
 
@@ -447,7 +447,7 @@ class Flow:
         if self._flows:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False
-            self._learn_fruits()
+            self._note_fruitless()
         for channel in self._channels:
             channel.leave()
         if self._channels:
@@ -463,7 +463,7 @@ class Flow:
                 async with asyncio.timeout(SETTLE_PATIENCE):
                     await self._target.quarantine_settled()
 
-    def _learn_fruits(self) -> None:
+    def _note_fruitless(self) -> None:
         if not self._is_unkept:
             self._path.most_kept = prefetch.LARGEST
         if self._window.has_forwarded:

@@ -203,11 +203,11 @@ class RunnableLink(ABC, Generic[LinkT]):
         """True if one of its messages may have made the downstream close a connection, so that it shares none."""
         return self.path.poison_search.watch(now) is not Watch.OFF
 
-    def was_served_by_another(self) -> None:
+    def forget_after_other(self) -> None:
         """Note that someone else served the link since the last session: what exists for it may be different from what
         that session left."""
 
-    def was_restarted(self) -> None:
+    def note_restart(self) -> None:
         """Note that an operator restarted the link."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.data.quarantined import Why, enclosed
 from agent.amqp.data.rewriting import Destination
-from agent.amqp.declares import Opener, declare, declare_apart, is_replicated
+from agent.amqp.declares import Opener, declare, declare_on_spare, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
 from agent.amqp.rpc import refusal
@@ -264,7 +264,7 @@ async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
     """Declare the quarantine as a quorum queue, on a separate connection, which some brokers close if they have no such
     queues; return False if the broker takes none."""
     attributes = _attributes(connection, is_quorum=True)
-    found = await declare_apart(lane.opener, "queue", quarantine.QUEUE, **attributes)
+    found = await declare_on_spare(lane.opener, "queue", quarantine.QUEUE, **attributes)
     if isinstance(found, ConnectionClosedError):
         return False
     return not (isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED)

@@ -112,7 +112,7 @@ class Upkeep:
         lag.is_held = is_blocked and not flow.counts_all
         if is_blocked:  # messages go on arriving at the source
             lag.forgive()
-            lag.may_have_grown()
+            lag.expect_growth()
             waited = 0.0
         elif flow.waits_for_limit:
             lag.forgive()

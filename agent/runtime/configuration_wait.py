@@ -41,11 +41,11 @@ class ConfigurationWait:
         self._load = load
         self._address = address
         self._board = board
-        self._told_to_read = asyncio.Event()
+        self._reading_asked = asyncio.Event()
 
-    async def until_valid(self, refused: ConfigurationError, told_to_stop: asyncio.Event) -> None:
+    async def until_valid(self, refused: ConfigurationError, stop: asyncio.Event) -> None:
         """Returns when the file is valid, or when the agent has to stop."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._told_to_read.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reading_asked.set)
         is_local = is_loopback(self._address.host)
         guard = None if is_local else ProbesOnly(f"{NOTHING_YET}: its log says what is wrong")
         server = HttpServer(self._address, self._board, _NoLinks(), guard=guard, named=OPTION)
@@ -53,7 +53,7 @@ class ConfigurationWait:
         try:
             self._show(refused)
             log.info("waiting for a valid configuration", configuration=self._path, http=server.address)
-            await run_until_first(self._retry(), _set(told_to_stop))
+            await run_until_first(self._retry(), _set(stop))
         finally:
             await server.stop()
 
@@ -62,9 +62,9 @@ class ConfigurationWait:
         whole yet. On SIGHUP it is read all the same."""
         seen = await self._signature()
         while True:
-            is_told = await self._rest()
+            is_asked = await self._rest()
             found = await self._signature()
-            if found == seen or is_told:
+            if found == seen or is_asked:
                 try:
                     await asyncio.to_thread(self._load)
                 except ConfigurationError as error:
@@ -77,10 +77,10 @@ class ConfigurationWait:
         """Wait for the next check; True if SIGHUP ended the wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETRY):
-                await self._told_to_read.wait()
-        is_told = self._told_to_read.is_set()
-        self._told_to_read.clear()
-        return is_told
+                await self._reading_asked.wait()
+        is_asked = self._reading_asked.is_set()
+        self._reading_asked.clear()
+        return is_asked
 
     async def _signature(self) -> object:
         return await asyncio.to_thread(signature, self._path)

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 class LinkLog:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._told_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._together: dict[tuple[str, str], tuple[float, set[str]]] = {}  # links logged by status and error, since
         self._unlogged: set[str] = set()  # links whose trouble wasn't
 
@@ -42,17 +42,17 @@ class LinkLog:
         that one trouble stops or releases together, only the first few are logged: the cause is logged as a whole."""
         now = self._clock()
         if (state.status, state.error) == (before.status, before.error):
-            if state.attempt > before.attempt and now - self._told_at.get(link.id, now) >= REMIND_EVERY:
-                _tell("link still down", link, state, attempts=state.attempt)
-                self._told_at[link.id] = now
+            if state.attempt > before.attempt and now - self._logged_at.get(link.id, now) >= REMIND_EVERY:
+                _log_link("link still down", link, state, attempts=state.attempt)
+                self._logged_at[link.id] = now
             return
         was_unlogged = link.id in self._unlogged
         self._unlogged.discard(link.id)
         if state.status in DOWN | DEGRADED and self._is_one_of_many(link, state, now):
             self._unlogged.add(link.id)
         elif state.error or not was_unlogged:
-            _tell("link changed", link, state, previous=before.status)
-        self._told_at[link.id] = now
+            _log_link("link changed", link, state, previous=before.status)
+        self._logged_at[link.id] = now
 
     def _is_one_of_many(self, link: Link, state: LinkState, now: float) -> bool:
         """True if so many other links have been logged with the same trouble within the last seconds."""
@@ -69,11 +69,11 @@ class LinkLog:
         return False
 
     def gone(self, link_id: str) -> None:
-        self._told_at.pop(link_id, None)
+        self._logged_at.pop(link_id, None)
         self._unlogged.discard(link_id)
 
 
-def _tell(event: str, link: Link, state: LinkState, **more: object) -> None:
+def _log_link(event: str, link: Link, state: LinkState, **more: object) -> None:
     tell = log.warning if state.error else log.info
     tell(
         event,
@@ -138,7 +138,7 @@ class CauseLog:
             known = former or _begun(cause)
             lasting.append(replace(known, broker=cause["broker"], links=known.links | {*cause["links"]}))
         for over in self._known:
-            _tell_cause(
+            _log_cause(
                 log.info, "trouble is over", over, sorted(over.links), lasted=in_full(self._board.clock() - over.began)
             )
         self._known = lasting
@@ -147,11 +147,11 @@ class CauseLog:
 def _begun(cause: Mapping[str, Any]) -> LastingCause:
     began = datetime.fromisoformat(cause["since"]).timestamp()
     known = LastingCause(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
-    _tell_cause(log.warning, "trouble begins", known, cause["links"], error=cause["error"] or None)
+    _log_cause(log.warning, "trouble begins", known, cause["links"], error=cause["error"] or None)
     return known
 
 
-def _tell_cause(
+def _log_cause(
     tell: Callable[..., object], event: str, cause: LastingCause, links: Iterable[str], **more: object
 ) -> None:
     named = list(links)

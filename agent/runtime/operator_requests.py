@@ -167,7 +167,7 @@ class OperatorRequests:
             if (known := stored.acknowledged.get(link.id)) is not None:
                 self._board.acknowledge({link.id: known})
             if _has_finished(link, stored):
-                runner.has_completed_before()
+                runner.note_completed()
             if (asked := self._for_here.take(link.id)) is not None:
                 self._do(runner, asked.action, asked.pause)
         runner.has_recalled = True
@@ -177,7 +177,7 @@ class OperatorRequests:
         stored = self._replica.stored(runner.slot)
         runner.has_recalled = True
         if _has_finished(runner.link, stored):
-            runner.has_completed_before()
+            runner.note_completed()
         if (pause := stored.paused.get(runner.link.id)) is not None:
             runner.send(pause)
         elif runner.state.paused:

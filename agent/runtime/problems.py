@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 import structlog
 
 from agent.definitions.sources.keeper import Keeper
-from agent.downstream.listen import SaidAlreadyError
+from agent.downstream.listen import LoggedAlreadyError
 from agent.errors import AgentError, Problem, Severity
 from agent.status.board import Board
 
@@ -35,12 +35,12 @@ class Problems:
         return bool(self._failure)
 
     def fail(self, error: Exception) -> NoReturn:
-        """Note that a reload has failed. Raises the error; SaidAlreadyError where the last one failed for the same
+        """Note that a reload has failed. Raises the error; LoggedAlreadyError where the last one failed for the same
         reason."""
         before, self._failure = self._failure, _in_words(error)
         self.show()
         if before == self._failure:
-            raise SaidAlreadyError(before) from error
+            raise LoggedAlreadyError(before) from error
         self._board.refusals += 1
         raise error
 
@@ -79,7 +79,7 @@ class Problems:
 
     def report(self, error: Exception) -> None:
         """Log an error of the watcher, once; everything stays as it is."""
-        if isinstance(error, SaidAlreadyError):
+        if isinstance(error, LoggedAlreadyError):
             return
         if isinstance(error, AgentError):
             log.error("definitions not read", error=str(error))

@@ -302,7 +302,7 @@ class LinkRunner:
 
     def send(self, event: Event) -> None:
         if event is Signal.RESTART:
-            self._runnable.was_restarted()
+            self._runnable.note_restart()
         before = self.state
         self.state, effects = lifecycle.step(before, event)
         for effect in effects:
@@ -369,7 +369,7 @@ class LinkRunner:
         if self._session.current is not None:
             self._session.current.follow()
 
-    def has_completed_before(self) -> None:
+    def note_completed(self) -> None:
         """Note that the link has done what it is defined for, here or elsewhere. That nothing stores this is no reason
         to do it again: what is stored may be lost, and only an operator or another definition asks for that."""
         self.send(lifecycle.Completed(earlier=True))
@@ -413,7 +413,7 @@ class LinkRunner:
         if event is not None:
             self.send(event)
 
-    def has_consumer(self, error: ServedElsewhereError) -> None:
+    def stand_by_for_consumer(self, error: ServedElsewhereError) -> None:
         self.served_by(Other.CONSUMER, str(error))
         if self._turn is not None:
             self._turn.cancel()
@@ -490,7 +490,7 @@ class LinkRunner:
 
     def _open(self) -> None:
         if self._was_served and self.link.problem is None:
-            self._runnable.was_served_by_another()
+            self._runnable.forget_after_other()
             self._was_served = False
         self._session.open(self._runnable)
 
@@ -504,7 +504,7 @@ class LinkRunner:
             self.finished.set_result(None)
         self._tasks.cancel()
 
-    def has_closed(self) -> None:
+    def note_closed(self) -> None:
         if self._is_renewed:
             self._make_runnable_again()
         self.send(Signal.CLOSED)

@@ -277,7 +277,7 @@ class Runners:
             self._drop(runner)
             self._forget(link_id)
             if runner.has_removed:
-                self._replica.tell_removed(link_id)
+                self._replica.announce_removed(link_id)
         self._go_on_soon()
 
     def removed_by_another(self, link_id: str) -> None:

@@ -45,10 +45,10 @@ class Owner(Protocol):
     def take_notes(self) -> None:
         """The notes of the runnable link, for operators, may have changed."""
 
-    def has_consumer(self, error: ServedElsewhereError) -> None:
+    def stand_by_for_consumer(self, error: ServedElsewhereError) -> None:
         """Another consumer consumes from the link's queue."""
 
-    def has_closed(self) -> None:
+    def note_closed(self) -> None:
         """Everything of the session has ended."""
 
 
@@ -108,7 +108,7 @@ class SessionRunner:
             async with self._brokers.changing(self._source, owner.link.vhost):
                 await self._build(runnable)
         except ServedElsewhereError as error:
-            owner.has_consumer(error)
+            owner.stand_by_for_consumer(error)
         except BrokerError as error:
             self._broken(error)
         except AgentError as error:
@@ -191,7 +191,7 @@ class SessionRunner:
         finally:
             self._leaving = None
             await self._connections.leave(held)
-        self._owner.has_closed()
+        self._owner.note_closed()
 
     async def _end(self, flow: Flow, *, settle: bool) -> None:
         """Leave the flow, whatever happens meanwhile: a consumer that is left would keep the link from its own

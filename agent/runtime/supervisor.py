@@ -73,7 +73,7 @@ class Supervisor:
         self._consumers = Consumers()
         self._runners = Runners(board, self._bindings, lambda: self.configuration.settings.downstream.uris)
         self._runners.on_completed = lambda link: self._remember_completed((link,))
-        self._runners.on_settled = self._has_settled
+        self._runners.on_settled = self._plan_settling
         self.has_unread: Callable[[Link], bool] = lambda _: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
@@ -131,7 +131,7 @@ class Supervisor:
         if deleted.has_deleted:
             await self._reconcile()
 
-    def _has_settled(self) -> None:
+    def _plan_settling(self) -> None:
         """Plan one reading for all links that have ended before it: a thousand shovels may end together."""
         if not self._settles_soon:
             self._settles_soon = True

@@ -422,7 +422,7 @@ class PublishTracker:
         self._upstream = None
 
     @property
-    def last_told(self) -> int:
+    def last_settled(self) -> int:
         """The delivery up to which everything is settled upstream."""
         return self.confirms.acknowledged
 

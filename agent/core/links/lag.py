@@ -58,7 +58,7 @@ class Lag:
         """Start the lag again: nothing could be confirmed until now, and that doesn't count."""
         self._waits_since = None
 
-    def may_have_grown(self) -> None:
+    def expect_growth(self) -> None:
         """Note that nothing is taken from the queue for now, so messages may wait without anything moving here."""
         self._moves = True
 

@@ -40,7 +40,7 @@ class AgentOfGroup:
     slots: frozenset[int]
     links: frozenset[str]
     heard: float
-    has_said_links: bool = True  # otherwise `links` are only not known yet
+    has_reported_links: bool = True  # otherwise `links` are only not known yet
     is_suspect: bool = False  # it lost a slot that it hadn't given up: it is dead, or cut off from the broker
 
 
@@ -56,8 +56,8 @@ class AgentGroup:
         if before is None and (len(self.members) >= MOST_MEMBERS or self._has_too_many(report)):
             return False
         links = report.links if report.links is not None else before.links if before else frozenset[str]()
-        has_said_links = report.links is not None or (before is not None and before.has_said_links)
-        member = self.members[report.replica] = AgentOfGroup(report.name, report.slots, links, now, has_said_links)
+        has_reported_links = report.links is not None or (before is not None and before.has_reported_links)
+        member = self.members[report.replica] = AgentOfGroup(report.name, report.slots, links, now, has_reported_links)
         if before is not None and replace(before, heard=now) == member:
             return False
         for replica in self.members.keys() - {report.replica}:
@@ -78,7 +78,7 @@ class AgentGroup:
 
     def knows_links_of(self, replica: str) -> bool:
         member = self.members.get(replica)
-        return member is not None and member.has_said_links
+        return member is not None and member.has_reported_links
 
     @property
     def able(self) -> Mapping[str, AgentOfGroup]:
@@ -151,7 +151,7 @@ class Sharing:
     facts: Failure | None = None
     refusal: str = ""
     changed_at: float = 0.0
-    _is_deaf: bool = False
+    _discards_messages: bool = False
     _hears_from: float = 0.0
     _was_leased: bool = False
     _has_listened: bool = False  # for so long that others would have been heard
@@ -174,9 +174,9 @@ class Sharing:
     def listen(self, *, may_publish: bool, now: float) -> bool:
         """Note whether the broker takes messages. While it doesn't, no replica can report, so none counts as silent.
         True if this has just ended: then the others are to be asked."""
-        has_ended = may_publish and self._is_deaf
-        self._is_deaf = not may_publish
-        if self._is_deaf:
+        has_ended = may_publish and self._discards_messages
+        self._discards_messages = not may_publish
+        if self._discards_messages:
             self._hears_from = now + UNDECIDED_FOR
             self.others.excuse(now)
         is_settled = self.leased_at is not None and now - self.leased_at >= UNDECIDED_FOR
@@ -185,7 +185,7 @@ class Sharing:
 
     def hears_others(self, now: float) -> bool:
         """True if a replica that is silent isn't there: it could report, and had time to."""
-        return not self._is_deaf and now >= self._hears_from
+        return not self._discards_messages and now >= self._hears_from
 
     @property
     def is_alone(self) -> bool:
@@ -283,7 +283,7 @@ class Sharing:
         that the holder doesn't know is run by one of those that do."""
         if link in holder.links:
             return Elsewhere(f"agent {holder.name} runs this link", holder.name)
-        if not holder.has_said_links:
+        if not holder.has_reported_links:
             return Elsewhere(f"agent {holder.name} has yet to say which links it knows", holder.name)
         if self._may_share_links(holder, kind) and now - self._known_since.get(link, now) < STRANGE_FOR:
             return Elsewhere(f"agent {holder.name} has yet to know this link", holder.name)

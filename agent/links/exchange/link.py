@@ -82,7 +82,7 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
         if not leads_elsewhere(map(str, former.link.uris), map(str, self.link.uris)):
             self.built = former.built
 
-    def was_served_by_another(self) -> None:
+    def forget_after_other(self) -> None:
         """Forget what is bound: the internal exchange may be another one of the same name, with other bindings or
         none."""
         self.built.letter = None

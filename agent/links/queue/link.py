@@ -12,7 +12,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener, declare_any, declare_apart
+from agent.amqp.declares import Opener, declare_any, declare_on_spare
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.rpc import count_consumers, refusal
 from agent.amqp.wire.channel import ChannelClosedError
@@ -83,7 +83,7 @@ class UpstreamQueues:
         async with self._trials.setdefault(connection, asyncio.Lock()):
             if connection in self._takers:
                 return await declare_any(connection, "queue", name, spare=spare, **values)
-            found = await declare_apart(spare, "queue", name, **values)
+            found = await declare_on_spare(spare, "queue", name, **values)
             if isinstance(found, ConnectionClosedError):
                 raise PermanentError(
                     f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "

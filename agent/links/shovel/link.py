@@ -112,11 +112,11 @@ class RunnableShovel(RunnableLink[ShovelLink]):
     def notes(self) -> str:
         return "" if self.place is None else self.place.notes
 
-    def was_served_by_another(self) -> None:
+    def forget_after_other(self) -> None:
         if self.place is not None:
             self.place.forget()
 
-    def was_restarted(self) -> None:
+    def note_restart(self) -> None:
         if self.place is not None:
             self.place.look_again()
 

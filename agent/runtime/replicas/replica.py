@@ -199,7 +199,7 @@ class Replica:
         self._lease.pass_on(Asked(self._id, link_id, action, pause))
         return True
 
-    def tell_removed(self, link_id: str) -> None:
+    def announce_removed(self, link_id: str) -> None:
         if self._lease is not None and self._lease.may_publish and not self._sharing.is_alone:
             self._lease.say(Removed(self._id, link_id).encode())
 

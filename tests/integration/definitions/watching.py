@@ -35,7 +35,7 @@ async def main(document: str, uri: str) -> None:
         events=lambda: events_of(uri),
         on_error=lambda error: say("error", type(error).__name__),
     )
-    watcher.hear_hangup()
+    watcher.handle_hangup()
     await watcher.run()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration, load_configuration
-from agent.downstream.listen import SaidAlreadyError
+from agent.downstream.listen import LoggedAlreadyError
 from agent.downstream.read import read_downstream
 from agent.downstream.watch import ReloadCause
 from agent.errors import TransientError
@@ -122,7 +122,7 @@ async def test_any_exception_of_a_reload_is_shown_and_counted(api: HttpApi, tmp_
         [problem] = board.problems
         assert problem.startswith("unexpected error while definitions were read (RuntimeError)")
         assert board.refusals == 1
-        with pytest.raises(SaidAlreadyError):
+        with pytest.raises(LoggedAlreadyError):
             await supervisor.reload(frozenset({ReloadCause.FILE}))
         assert board.refusals == 1
         broken = False

@@ -95,7 +95,7 @@ def test_a_queue_that_nothing_is_taken_from_is_looked_at_again_soon() -> None:
     lag.asks(0.0)
     lag.counted(0)
     assert lag.due_at > MOVING
-    lag.may_have_grown()
+    lag.expect_growth()
     assert lag.due_at == MOVING
 
 
