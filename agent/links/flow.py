@@ -545,7 +545,7 @@ class Flow:
             self._broken.set_result(error)
 
     def _end_in_doubt(self) -> None:
-        """End the flow because a message was returned that can't be told from others; all of them stay."""
+        """End the flow because a message was returned that can't be distinguished from others; all of them stay."""
         self._end_broken("it returned a message, and it can't be known which")
 
     def _end_cancelled(self, _: str) -> None:
