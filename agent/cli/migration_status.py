@@ -18,7 +18,7 @@ from agent.core.text.quantities import counted, rfc3339
 
 if TYPE_CHECKING:
     from agent.definitions.sources.migration import Migration
-    from agent.management.fencing import FencingClient
+    from agent.management.changing import FencingClient
     from agent.migration.fencing import FenceAccount
 
 NOT_SAFE: Final = TROUBLE_WITH_BROKERS
@@ -83,7 +83,7 @@ def unfence(file: Path, users: list[str], *, is_forced: bool, form: str) -> int:
 
 
 def _with_source(migration: Migration, work: Callable[[FencingClient], Awaitable[T]]) -> T:
-    from agent.management.fencing import FencingClient
+    from agent.management.changing import FencingClient
 
     async def run() -> T:
         management = migration.source.management

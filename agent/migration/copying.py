@@ -19,7 +19,7 @@ from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, Object
 from agent.core.migration.selection import VhostSelection, choose
 from agent.core.model import QueueType
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError, TransientError
-from agent.management.declaring import DeclaringClient
+from agent.management.changing import DeclaringClient
 from agent.management.transport import NotTakenError
 from agent.migration.reading import ClusterPair, depths_of, read_cluster
 from agent.tasks import gather_both

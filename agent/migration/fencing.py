@@ -15,7 +15,7 @@ from agent.core.migration.verdict import PRODUCT, SourceLook, strangers
 from agent.core.settings import DownstreamSettings
 from agent.core.text.quantities import listed
 from agent.errors import PermanentError, TransientError, UsageError
-from agent.management.fencing import FencingClient
+from agent.management.changing import FencingClient
 from agent.management.transport import NotTakenError
 from agent.migration.observing import fence_look, movers_of, need_administrator, now_at
 

@@ -20,8 +20,8 @@ from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, QUEUE_PREF
 from agent.core.standby.copies import bindings_from_json
 from agent.core.standby.settings import StandbySettings
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
-from agent.management.declaring import DeclaringClient
 from agent.migration.standby import HOW, SINCE, promoted
 from agent.migration.trimming import lock_copies
 

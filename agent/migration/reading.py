@@ -12,8 +12,8 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.settings import DownstreamSettings
 from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import PermanentError, TransientError
+from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
-from agent.management.declaring import DeclaringClient
 from agent.management.transport import TooLargeError
 
 Reads: TypeAlias = tuple[Callable[[str], Awaitable[Sequence[Any]]], ...]

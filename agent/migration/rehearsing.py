@@ -14,7 +14,7 @@ from agent.core.migration.difference import MigrationAction, MigrationVerb
 from agent.core.migration.objects import ObjectKey, Objects, in_order, vhost_key
 from agent.core.text.quantities import in_words
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.management.declaring import SCRATCH_PREFIX, DeclaringClient
+from agent.management.changing import SCRATCH_PREFIX, DeclaringClient
 from agent.migration.copying import copy
 
 _AGED: Final = timedelta(hours=1)

@@ -39,8 +39,8 @@ from agent.core.standby.status import StandbyStatus
 from agent.core.standby.terms import TrimTerms, trim_terms
 from agent.definitions.sources.load import Configuration
 from agent.errors import AgentError, BrokerError, ConfigurationError, PermanentError
+from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
-from agent.management.declaring import DeclaringClient
 from agent.migration.copying import CopyRound, Follower
 from agent.migration.figures import ClusterFigures
 from agent.migration.reading import ClusterPair, read_cluster, read_operator_policies

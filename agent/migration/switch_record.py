@@ -11,7 +11,7 @@ from typing import Any, Final
 from agent.core.migration.objects import ObjectKey, queue_key
 from agent.core.rules.names import SWITCHED
 from agent.errors import PermanentError
-from agent.management.declaring import DeclaringClient
+from agent.management.changing import DeclaringClient
 from agent.management.transport import MAX_ONE
 
 DONE: Final = "done"

@@ -16,8 +16,8 @@ from agent.core.migration.difference import MigrationAction, MigrationVerb
 from agent.core.migration.objects import queue_key
 from agent.core.migration.selection import everything
 from agent.errors import AgentError, BrokerError, ConfigurationError, Place
+from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
-from agent.management.declaring import DeclaringClient
 from agent.migration.copying import (
     AT_A_TIME,
     BETWEEN,

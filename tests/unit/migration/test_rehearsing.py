@@ -12,7 +12,7 @@ from aiohttp import web
 from agent.core.addresses.http_url import parse
 from agent.core.migration.objects import Body, ObjectKey, queue_key, vhost_key
 from agent.errors import PermanentError, TransientError
-from agent.management.declaring import DeclaringClient
+from agent.management.changing import DeclaringClient
 from agent.migration.rehearsing import old_ones, rehearse
 from tests.unit.migration.http_api import served
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from agent.core.addresses import http_url
 from agent.core.migration.objects import queue_key
 from agent.errors import PermanentError
-from agent.management.declaring import DeclaringClient
+from agent.management.changing import DeclaringClient
 from agent.migration.switch_record import MOST, SwitchedQueue, SwitchRecord
 from tests.unit.migration.http_api import served
 

@@ -1,14 +1,19 @@
-"""Objects made over the HTTP API, and scratch vhosts, which alone are ever deleted.
+"""HTTP APIs that are written to: a target gets objects, and of a source's clients permissions are taken for a while.
 
-Why: docs/decisions/0066-migrate-by-objects.md
+Of vhosts, only scratch ones are ever deleted; of parameters, only those that remember fences.
+
+Why: docs/decisions/0066-migrate-by-objects.md, docs/decisions/0067-migrate-verdict.md
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from agent.core.addresses.url_text import encode
+from agent.core.migration.fences import PREFIX, Permissions
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind
+from agent.management.answers import PermissionAnswer
 from agent.management.client import ManagementClient
 
 SCRATCH_PREFIX: Final = "federation-agent: rehearsal "
@@ -45,3 +50,36 @@ class DeclaringClient(ManagementClient):
         if not vhost.startswith(SCRATCH_PREFIX):
             raise ValueError("only scratch vhosts are deleted")
         await self.delete(f"vhosts/{encode(vhost)}", needs=_ADMINISTRATOR)
+
+
+class FencingClient(ManagementClient):
+    """The HTTP API of a cluster whose clients' permissions are taken and given back."""
+
+    async def permissions_in(self, vhost: str, user: str) -> Permissions | None:
+        """None if the user has none there, or there is no such user."""
+        path = f"permissions/{encode(vhost)}/{encode(user)}"
+        answer = await self.get(path, needs=_ADMINISTRATOR)
+        if answer is None:
+            return None
+        found = self._taken(path, answer, PermissionAnswer)
+        return Permissions(found["configure"], found["write"], found["read"])
+
+    async def set_permissions(self, vhost: str, user: str, wanted: Permissions) -> None:
+        """Raises NotTakenError, as for a user that is gone."""
+        content = {"configure": wanted.configure, "write": wanted.write, "read": wanted.read}
+        await self.write("PUT", f"permissions/{encode(vhost)}/{encode(user)}", content, needs=_ADMINISTRATOR)
+
+    async def remember(self, name: str, value: Mapping[str, Any]) -> None:
+        await self.write("PUT", f"global-parameters/{encode(_own(name))}", {"value": value}, needs=_ADMINISTRATOR)
+
+    async def forget(self, name: str) -> None:
+        await self.delete(f"global-parameters/{encode(_own(name))}", needs=_ADMINISTRATOR)
+
+    async def close_connection(self, name: str) -> None:
+        await self.delete(f"connections/{encode(name)}", needs=_ADMINISTRATOR)
+
+
+def _own(name: str) -> str:
+    if not name.startswith(PREFIX):
+        raise ValueError("only parameters of fences are written")
+    return name
