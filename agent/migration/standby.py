@@ -125,13 +125,14 @@ def _found(
         raise PermanentError("; ".join(str(problem.message) for problem in error.problems)) from error
     source = without_federation(source)
     plan = plan_migration(source, target, chosen, clock, with_traps=False)
-    limits = limits_of(source, plan.wanted, clock, there)
+    of_all = limits_of(source, source.objects, clock, there)
+    limits = {key: each for key, each in of_all.items() if key in plan.wanted}
     own = limits_here(limits, limits_of(target, plan.wanted, clock, here))
     return _Found(
         of,
         plan,
         copies_of(settings, source, plan.wanted, limits, own),
-        trim_terms(settings, source, target.release, plan.wanted, limits, copies=own),
+        trim_terms(settings, source, target.release, plan.wanted, of_all, copies=own),
         gone(settings, source, target),
     )
 

@@ -70,7 +70,7 @@ class StandbyGone:
 def limits_of(
     source: ClusterObjects, wanted: Objects, clock: Callable[[], float] = lambda: 0.0, operator: Objects | None = None
 ) -> QueueLimits:
-    """Of the queues that the standby is to have, as they are at the source, with the policies of its operator."""
+    """Of those of the wanted queues that the source has, as they are there, with the policies of its operator."""
     objects = source.objects
     queues = sorted((key for key in wanted if key.kind is ObjectKind.QUEUE and key in objects), key=str)
     in_force = policies_in_force(objects, queues, clock)

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agent.core.migration.objects import ClusterObjects, ObjectKey, Objects, Release, exchange_key, queue_key, type_of
+from agent.core.migration.objects import (
+    ClusterObjects,
+    ObjectKey,
+    ObjectKind,
+    Objects,
+    Release,
+    exchange_key,
+    queue_key,
+    type_of,
+)
 from agent.core.standby.copies import DEAD_LETTERS, ENDS, QueueLimits, reached
 from agent.core.standby.definitions import QueueDefinition, consumer_timeout, standing_doubt
 from agent.core.standby.settings import StandbySettings
@@ -34,14 +43,14 @@ def trim_terms(
     *,
     copies: QueueLimits | None = None,
 ) -> TrimTerms:
-    """`release` is that of the standby, `of` the settings in force of the wanted queues at the source, `copies` those
-    of their copies."""
-    copies = of if copies is None else copies
-    there, here = _by_default_exchange(of), reached(source.objects, _dead_letter_exchanges(copies))
+    """`release` is that of the standby, `of` the settings in force of all queues of the source, as any may dead-letter
+    into one that is wanted, `copies` those of the copies."""
+    copies = {key: each for key, each in of.items() if key in wanted} if copies is None else copies
+    there, here = _by_default_exchange(of, source), reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
     timeouts: dict[ObjectKey, float | None] = {}
-    for key, limits in of.items():
-        of_copy = copies[key]
+    for key, of_copy in copies.items():
+        limits = of[key]
         if limits is None or of_copy is None or wanted[key]["auto_delete"]:
             never[key] = AUTO_DELETE if wanted[key]["auto_delete"] else _UNKNOWN
             continue
@@ -59,17 +68,21 @@ def _short(release: Release) -> tuple[int, int]:
     return release[0], release[1]
 
 
-def _by_default_exchange(of: QueueLimits) -> set[ObjectKey]:
-    """Queues that others dead-letter into by their names; where no routing key is given, that may be any of the
-    vhost."""
+def _by_default_exchange(of: QueueLimits, source: ClusterObjects) -> set[ObjectKey]:
+    """Queues that others dead-letter into by their names. That may be any of the vhost where no routing key is given,
+    or where it isn't known whether a queue does so."""
     found: set[ObjectKey] = set()
+    vhosts = {key.vhost for key in source.unread if key.kind is ObjectKind.QUEUE}
     for key, limits in of.items():
-        if limits is not None and limits.get(DEAD_LETTERS) == "":
+        if limits is None:
+            vhosts.add(key.vhost)
+        elif limits.get(DEAD_LETTERS) == "":
             named: Any = limits.get(_KEY)
-            found |= (
-                {queue_key(key.vhost, named)} if isinstance(named, str) else {q for q in of if q.vhost == key.vhost}
-            )
-    return found
+            if isinstance(named, str):
+                found.add(queue_key(key.vhost, named))
+            else:
+                vhosts.add(key.vhost)
+    return found | {key for key in of if key.vhost in vhosts}
 
 
 def _dead_letter_exchanges(of: QueueLimits) -> Iterable[ObjectKey]:

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, queue_key
-from agent.core.migration.selection import choose
+from agent.core.migration.selection import VhostSelection, choose
 from agent.core.standby.copies import limits_of
 from agent.core.standby.definitions import StandingDoubt
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.terms import AUTO_DELETE, TrimTerms, trim_terms
-from tests.unit.core.migration.clusters import ALL, HERE, NEW, OLD, binding, cluster, empty, exchange, policy, queue
+from tests.unit.core.migration.clusters import (
+    ALL,
+    HERE,
+    NEW,
+    OLD,
+    binding,
+    choice,
+    cluster,
+    empty,
+    exchange,
+    policy,
+    queue,
+    selecting,
+)
 
 Q = queue_key("v", "q")
 
 
-def terms(source: ClusterObjects, consumer_timeout: float | None = None) -> TrimTerms:
-    settings = StandbySettings("origin", ALL, 3600.0, 1800.0, consumer_timeout, HERE)
-    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
-    return trim_terms(settings, source, NEW, wanted, limits_of(source, wanted))
+def terms(
+    source: ClusterObjects, consumer_timeout: float | None = None, chosen: Mapping[str, VhostSelection] = ALL
+) -> TrimTerms:
+    settings = StandbySettings("origin", chosen, 3600.0, 1800.0, consumer_timeout, HERE)
+    wanted = plan_migration(source, empty(), choose(source, chosen), with_traps=False).wanted
+    return trim_terms(settings, source, NEW, wanted, limits_of(source, source.objects))
 
 
 def test_a_plain_queue_is_trimmed_by_what_is_seen_empty() -> None:
@@ -61,6 +78,19 @@ def test_what_is_never_trimmed(listed: dict[str, Any], why: str) -> None:
 def test_a_queue_that_another_dead_letters_into_by_its_name() -> None:
     other = queue("other", x_dead_letter_exchange="", x_dead_letter_routing_key="q")
     assert terms(cluster(queues=[queue(), other])).never == {Q: StandingDoubt.DEAD_LETTERED}
+
+
+@pytest.mark.parametrize("named", [{"x_dead_letter_routing_key": "q"}, {}])
+def test_a_retry_queue_that_is_not_chosen_counts_too(named: dict[str, Any]) -> None:
+    retry, chosen = queue("retry", x_message_ttl=9), selecting(choice("^q$"))
+    dead_letters = queue("retry", x_message_ttl=9, x_dead_letter_exchange="", **named)
+    assert terms(cluster(queues=[queue(), dead_letters]), chosen=chosen).never == {Q: StandingDoubt.DEAD_LETTERED}
+    assert terms(cluster(queues=[queue(), retry]), chosen=chosen).never == {}
+
+
+def test_where_it_is_not_known_whether_a_queue_dead_letters_all_of_its_vhost_may_be_meant() -> None:
+    source = replace(cluster(queues=[queue()]), unread={queue_key("v", "odd"): "its arguments can't be read"})
+    assert terms(source).never == {Q: StandingDoubt.DEAD_LETTERED}
 
 
 def test_a_queue_that_copies_are_dead_lettered_into() -> None:
