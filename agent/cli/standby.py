@@ -164,12 +164,14 @@ class _Promoting:
                 await end_standby(self._clusters.target, promotion, how, asks)
         else:
             switched = await self._switch_over(promotion, seen, alone, is_dry=is_dry)
-            found |= _switched_as_json(switched, is_dry=is_dry)
+            found |= switched_as_json(switched, is_dry=is_dry)
         if is_dry:
-            return found, True
-        if switched is None or not switched.problems:
+            return found, not found.get("problems")
+        has_made = switched is None or not switched.problems
+        if has_made:
             await make_bindings(self._clusters.target, promotion)
         found |= {
+            "made": [str(key) for key in promotion.bindings if has_made and key not in promotion.left],
             "promoted": promotion.is_done,
             "since": promotion.since,
             "agent_has_ended": promotion.has_agent_ended,
@@ -218,6 +220,7 @@ class _Promoting:
 def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dict[str, Any]:
     return {
         "how": how,
+        "earlier": promotion.how,
         "promoted": promotion.since is not None,
         "since": promotion.since,
         "agent_answers": seen is not None,
@@ -229,27 +232,34 @@ def _as_json(promotion: Promotion, seen: dict[str, Any] | None, how: str) -> dic
     }
 
 
-def _switched_as_json(switched: Switchover, *, is_dry: bool) -> dict[str, Any]:
+def switched_as_json(switched: Switchover, *, is_dry: bool) -> dict[str, Any]:
+    """A switchover that stopped has taken out only some copies, of the queues that it had counted."""
+    counted_queues = [queue for queue in switched.queues if queue.kept is not None and not queue.keeps]
+    taken_out = sum(queue.old - queue.left - queue.taking for queue in counted_queues)
     return {
         "moved": sum((queue.there if is_dry else queue.kept) or 0 for queue in switched.queues),
-        "copies_taken_out": sum(queue.old for queue in switched.queues),
+        "copies_taken_out": sum(queue.old for queue in switched.queues) if is_dry else taken_out,
         "inexact": {str(key): why for key, why in switched.inexact.items()},
         "problems": switched.problems,
     }
 
 
-def _missing(missing: int | None, links: int) -> str:
-    if missing is not None:
+def _missing(found: Mapping[str, Any]) -> str:
+    if (missing := found["missing"]) is not None:
         return f"{missing:,}"
-    return f"unknown, as {'not all links show it' if links else 'no agent answers that has links to the source'}"
+    if found["links"]:
+        return "unknown, as not all links show it"
+    if found["agent_answers"] and found["earlier"] is not None:
+        return "unknown, as its links have ended before"
+    return "unknown, as no agent answers that has links to the source"
 
 
 def promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _message_lines(found)
     for vhost in found["left_out"]:
         yield f"left out: vhost {vhost!r}: the standby hasn't it, or the user may not see it"
-    for binding in found["bindings"]:
-        yield f"{'made' if found.get('left') is not None else 'to make'}: {binding}"
+    for binding in found["bindings"] if "left" not in found else found["made"]:
+        yield f"{'to make' if 'left' not in found else 'made'}: {binding}"
     for key, reason in found.get("left", {}).items():
         yield f"left: {key}: {reason}"
     if "left" not in found:
@@ -262,8 +272,10 @@ def promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _message_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["how"] == "failover":
-        missing, repeats = found["missing"], found["repeats_at_most"]
-        yield f"may be missing, as they waited in links when they were last seen: {_missing(missing, found['links'])}"
+        repeats = found["repeats_at_most"]
+        yield f"may be missing, as they waited in links when they were last seen: {_missing(found)}"
+        if found["earlier"] == "switchover":
+            yield "a switchover was begun before: what it hadn't moved of the source's queues is still there"
         if (not_here := found["not_here"]) is not None:
             yield f"missing, as the source held them when it was last seen, and they aren't here: at least {not_here:,}"
         yield f"may be repeated: {'unknown' if repeats is None else f'at most {repeats:,}'}"
