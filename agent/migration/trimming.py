@@ -195,6 +195,11 @@ class Trimming:
         for key in tuple(gone):
             await self._release(self._copies.pop(key))
 
+    async def give_back(self) -> None:
+        """All that is held goes back to its place; what is known of the copies stays."""
+        for known in self._copies.values():
+            await self._release(known)
+
     async def _release(self, known: _Copy) -> None:
         """What is held goes back to its place."""
         head, known.head = known.head, None
