@@ -9,7 +9,7 @@ from functools import cache
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
-from agent.core.model import Choice, Definitions, SetMember, Upstream, VhostDefinitions
+from agent.core.model import AckMode, Choice, Definitions, LinkSettings, SetMember, Upstream, VhostDefinitions
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.policies import without_effect
@@ -125,6 +125,7 @@ def check_standby(
     it: over HTTP each vhost has its own name. And what else federates in its vhosts."""
     if not downstream.management:
         spot.error("a standby needs downstream.management, the address of its HTTP API", key=True)
+    losing: set[str] = set()
     for vhost in standby.vhosts:
         others = definitions.of(vhost)
         unused = [f"upstream {name!r}" for name in others.upstreams if name != standby.of]
@@ -155,6 +156,20 @@ def check_standby(
                 "of",
             )
             return
+        losing |= _may_lose(upstream.settings)
+    if losing:
+        spot.warn(
+            f"upstream {quoted(standby.of)} has {listed(sorted(losing), MOST_NAMED)}: so its links may lose copies, and "
+            "the standby doesn't know which; leave that out",
+            "of",
+        )
+
+
+def _may_lose(settings: LinkSettings) -> set[str]:
+    found = set() if settings.ack_mode is AckMode.ON_CONFIRM else {"ack-mode"}
+    return found | {
+        key for key, value in (("expires", settings.expires), ("message-ttl", settings.message_ttl)) if value
+    }
 
 
 def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:

@@ -49,6 +49,22 @@ def test_what_is_wrong_with_it(tmp_path: Path, text: str, says: str) -> None:
         assert any(says in each for each in complaints(tmp_path, text, environment=SECRETS))
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ("expires: 3600000", "expires"),
+        ("message-ttl: 1000, ack-mode: no-ack", "ack-mode, message-ttl"),
+        ("ack-mode: on-confirm", None),
+    ],
+)
+def test_settings_by_which_its_links_may_lose_copies(tmp_path: Path, settings: str, named: str | None) -> None:
+    text = HERE + THERE.replace("}}\n", f", {settings}}}}}\n") + STANDBY
+    warnings = [str(each) for each in load(tmp_path, text, environment=SECRETS).warnings]
+    assert [f"has {named}: so its links may lose copies" in each for each in warnings] == (
+        [] if named is None else [True]
+    )
+
+
 def test_the_other_way_twice_is_the_same_and_holds_no_secret(tmp_path: Path) -> None:
     configuration = load(tmp_path, HERE + THERE + STANDBY, environment=SECRETS)
     text = reversed_standby(configuration)
