@@ -185,8 +185,8 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
 
 
 async def why_not_emptied(connection: Connection, queue: str) -> str:
-    """Why a consumer can't take what is in the queue and leave the rest; empty if nothing shows that, as in all cases
-    in which `is_replicated` doesn't know."""
+    """The reason why a consumer can't take what is in the queue and leave the rest; empty if nothing shows that, as in
+    all cases in which `is_replicated` doesn't know."""
     for durable in (True, False):
         text = str(await _refuse_type(connection, queue, durable=durable))
         if text.startswith(f"{_DIFFERS}'auto_delete'"):

@@ -92,7 +92,7 @@ class QueueHead:
             del self._tags[:count]
 
     async def close(self) -> None:
-        """What is still held goes back to its place."""
+        """Close the channel: what is still held goes back to its place."""
         await self._channel.close()
 
     def _take(self, message: Message) -> None:

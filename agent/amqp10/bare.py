@@ -106,7 +106,7 @@ def without_foreign_user(message: bytes, user: bytes) -> bytes:
 
 
 def _properties_at(message: bytes) -> int | None:
-    """Where the list of a message's properties begins, if it has any."""
+    """Return where the list of a message's properties begins, if it has any."""
     at = 0
     for code in (HEADER.code, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
         if (content := content_of(code, message, at)) is not None:

@@ -31,7 +31,7 @@ _WITHOUT_A_REASON: Final = "amqp:connection:forced"
 
 
 class PeerRefusal(NamedTuple):
-    """Why the peer ended something, as 0-9-1 says it; `condition` is AMQP 1.0's."""
+    """The reason why the peer ended something, as 0-9-1 says it; `condition` is AMQP 1.0's."""
 
     code: int
     text: str

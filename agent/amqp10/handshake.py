@@ -36,8 +36,8 @@ _SHOWN: Final = ("product", "version", "cluster_name")
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What the peer says of itself, and its limits; `idle` is the time in seconds in which it wants to hear
-    something, 0 for none."""
+    """The peer's properties and limits; `idle` is the time in seconds in which it wants to hear something, 0 for
+    none."""
 
     properties: Table
     largest_frame: int

@@ -1,4 +1,4 @@
-"""What a link of AMQP 1.0 uses of its session, and a session of its connection; and the numbers that are done."""
+"""The interfaces of a session for a link of AMQP 1.0, and of a connection for a session; and numbers that are done."""
 
 from __future__ import annotations
 

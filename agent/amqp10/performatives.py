@@ -112,7 +112,7 @@ def decode(body: bytes, at: int = 0, *, end: int | None = None) -> tuple[Perform
 
 
 def _descriptor(data: bytes, at: int, end: int) -> tuple[Performative | None, int]:
-    """What the descriptor at `at` stands for, if that is known, and the descriptor's end."""
+    """The performative of the descriptor at `at`, if that is known, and the descriptor's end."""
     if data[at : at + 2] == b"\x00\x53" and at + 2 < end:
         return BY_DESCRIPTOR.get(data[at + 2]), at + 3
     if at >= end or data[at]:

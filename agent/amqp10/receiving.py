@@ -38,7 +38,7 @@ _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BBHIHHQ")  # behind the end of the frame before
 _PROPERTIES_AT: Final = 12
 _WHOLE: Final = frozenset({b"\x43\x42\x42", b"\x43\x41\x42", b"\x43\x42", b"\x43\x41"})
-"""How a transfer's fields may end behind the tag: message format 0, settled or not, and not more to come."""
+"""The usual ends of a transfer's fields behind the tag: message format 0, settled or not, and not more to come."""
 _UNREADABLE: Final = b"\x20\x00\xff\xff\xff\xff"
 """Properties with a table that is cut off: the data path refuses this message, and no other."""
 _BODY: Final = WIRE_FRAME - wire.OVERHEAD
@@ -126,7 +126,8 @@ class ReceiverLink:
         )
 
     def limit(self, prefetch: int) -> None:
-        """Where messages are counted, the answer shows that the peer has read what was settled before, as by 0-9-1."""
+        """Set the prefetch. If messages are counted, the answer shows that the peer has read what was settled before,
+        as by 0-9-1."""
         self._prefetch = prefetch
         if self._unread is None:
             self._session.say(methods.BASIC_QOS_OK)

@@ -1,4 +1,4 @@
-"""Where the sections of an AMQP 1.0 message are, found without decoding them; and what they hold, for unusual messages.
+"""The sections of an AMQP 1.0 message, found without decoding them; and their contents, for unusual messages.
 
 Limit: a message's body has at most 10,000 sections.
 """
@@ -59,7 +59,7 @@ _DESCRIPTORS: Final = {b"\x44", b"\x53", b"\x80", b"\xa3", b"\xb3"}  # the codes
 
 
 class Sections(NamedTuple):
-    """Where a message's sections begin and end, with their descriptors. An absent one is empty, where it would be.
+    """A message's sections with their descriptors, as beginning and end. An absent one is empty, where it would be.
 
     All data, amqp-sequence or amqp-value sections together are the body; `body_kind` is DATA, SEQUENCE or VALUE, or
     None if there is none.
@@ -114,7 +114,7 @@ def _begin(message: bytes, at: int) -> tuple[int, int]:
 
 
 def content_of(code: int, message: bytes, at: int) -> int | None:
-    """Where the content of the section at `at` begins, if it is one of this code, by whichever descriptor."""
+    """Return where the content of the section at `at` begins, if it is one of this code, by whichever descriptor."""
     if message[at : at + 2] == _USUAL:
         return at + 3 if message[at + 2 : at + 3] == bytes((code,)) else None
     try:
@@ -140,7 +140,7 @@ def _fields(section: Performative, message: bytes, span: tuple[int, int]) -> Map
 
 
 def pairs(message: bytes, span: tuple[int, int]) -> tuple[tuple[Value, Value], ...]:
-    """What annotations, application properties or a footer hold; `span` is from `Sections`."""
+    """The keys and values of annotations, application properties or a footer; `span` is from `Sections`."""
     return next((value.value for value in values(message, span)), ())
 
 

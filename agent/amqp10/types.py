@@ -187,7 +187,7 @@ def _payload(code: int, value: Value, depth: int) -> bytes:
 
 
 def _content(value: Value, depth: int) -> tuple[bytes, int]:
-    """What follows the size and the count, and the count."""
+    """The bytes that follow the size and the count, and the count."""
     name, plain = value
     if name == "binary":
         return plain, 0

@@ -1,5 +1,5 @@
-"""What keeping a standby needs besides its links: tags of both HTTP APIs' users, and permissions on what is copied and
-taken out. A switchover needs those of moves, and a quiet moment: `standby promote --dry-run` looks at that."""
+"""The needs of a standby besides its links: tags of both HTTP APIs' users, and permissions on what is copied and taken
+out. A switchover needs those of moves, and a quiet moment: `standby promote --dry-run` looks at that."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def standby_check(configuration: Configuration, context: CheckContext) -> 
 
 
 async def _chosen(source: BrokerApi | None, vhost: str, settings: StandbySettings) -> list[ObjectKey]:
-    """What is to be copied, in alphabetical order; nothing where the source doesn't say what it has."""
+    """The exchanges and the queues to copy, each in alphabetical order; none where the source doesn't show them."""
     if source is None:
         return []
     found = {ObjectKind.EXCHANGE: await source.exchanges(vhost), ObjectKind.QUEUE: await source.queues(vhost)}

@@ -1,4 +1,4 @@
-"""How `migrate …` goes: definitions of one cluster planned for another, and copied."""
+"""The commands `migrate plan` and `migrate copy`: definitions of one cluster planned for another, and copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `migrate run` and `migrate rollback` go: looks at both clusters, and then an ordinary agent, or its file."""
+"""The commands `migrate run` and `migrate rollback`: looks at both clusters, then an ordinary agent, or its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `migrate status`, `fence` and `unfence` go, and what they print."""
+"""The commands `migrate status`, `fence` and `unfence`, and what they print."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def is_complete(plan: MigrationPlan, account: CopyAccount) -> bool:
 
 
 def warnings_text(plan: MigrationPlan) -> str | None:
-    """How many things there are to know that a copy doesn't repeat."""
+    """The number of things to know that a copy doesn't repeat, in words; None if there are none."""
     others = sum(each.verdict is not ObjectionKind.DIFFERS for each in plan.objections)
     unsafe = sum(each.verdict in UNSAFE - {ObjectionKind.DIFFERS} for each in plan.objections)
     if not others:

@@ -1,4 +1,4 @@
-"""How `move` goes: a queue's messages once, to another queue, exchange or broker, with an account."""
+"""The command `move`: a queue's messages once, to another queue, exchange or broker, with an account."""
 
 from __future__ import annotations
 

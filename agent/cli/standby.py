@@ -1,4 +1,4 @@
-"""How `standby …` goes."""
+"""The commands `standby …`: the state of a standby, its promotion, and the way back."""
 
 from __future__ import annotations
 

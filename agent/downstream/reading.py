@@ -29,7 +29,7 @@ class DefinitionSource(StrEnum):
     POLICIES = "policies"
     GLOBAL = "global parameter"
     STANDBY = "standby"
-    """What follows from the section of that name, until a promotion."""
+    """The definitions that follow from the section of that name, until a promotion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ class QueueCountsAnswer(TypedDict):
 
 
 class QueueFiguresAnswer(TypedDict):
-    """What a queue holds and what went through it since the broker began to count, all of it seconds old; and where it
-    is. Of a quorum queue that is its `leader`."""
+    """A queue's contents and what went through it since the broker began to count, all of it seconds old; and its node.
+    Of a quorum queue that is its `leader`."""
 
     name: str
     state: NotRequired[Any]
@@ -121,7 +121,7 @@ class QueueFiguresAnswer(TypedDict):
 
 
 class QueueContentsAnswer(TypedDict):
-    """What is in a queue; every figure may be missing. `messages` also counts those that a quorum queue is
+    """The contents of a queue; every figure may be missing. `messages` also counts those that a quorum queue is
     dead-lettering, which are neither ready nor unacknowledged. `exclusive` is null for some queue types."""
 
     name: str

@@ -164,7 +164,7 @@ class ManagementClient(Transport):
         return {name: depth if isinstance(depth, int) else None for name, depth in found.items()}
 
     async def queue_contents(self, vhost: str) -> list[QueueContentsAnswer]:
-        """What is in each queue of the vhost, as far as it is known; seconds old."""
+        """The contents of each queue of the vhost, as far as they are known; seconds old."""
         path = f"queues/{encode(vhost)}?{_columns(QueueContentsAnswer)}&{_NO_STATISTICS}"
         return await self._of_vhost(vhost, path, QueueContentsAnswer)
 

@@ -1,4 +1,4 @@
-"""Which clients are connected to vhosts of a cluster, as its HTTP API shows them: none may be while messages change
+"""The clients that are connected to vhosts of a cluster, as its HTTP API shows them: none may be while messages change
 sides."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ HALF_MADE: Final = (
 
 @dataclass(slots=True)
 class CopyAccount:
-    """What became of the actions: done by kind, or left with a reason each; of these the target itself `refused` some.
+    """The result of the actions: done by kind, or left with a reason each; of these the target itself `refused` some.
     What is left because of an error, `failed` being the last one, it may take another time."""
 
     done: Counter[ObjectKind] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class CopyAccount:
 
 @dataclass(frozen=True, slots=True)
 class CopyRound:
-    """What was to do, and what became of it."""
+    """The plan of one copy, and its result."""
 
     plan: MigrationPlan
     account: CopyAccount
@@ -151,7 +151,7 @@ class Follower:
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     chance: Callable[[], float] = lambda: 0.5
     planned: Callable[[], Awaitable[MigrationPlan]] | None = None
-    """What to do instead of all that the target lacks."""
+    """Makes the plan to carry out instead of one with all that the target lacks."""
     _refused: dict[ObjectKey, tuple[Body, float, str]] = field(default_factory=dict)
 
     async def run(self) -> None:

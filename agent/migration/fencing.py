@@ -31,7 +31,7 @@ class FenceAccount:
     done: Mapping[tuple[str, str], str]
     left: Mapping[tuple[str, str], str]
     problems: Sequence[str] = ()
-    """What is left besides, and why."""
+    """Fences that are left besides, or missing, and why."""
     closed: int = 0
     """Connections."""
     older: int = 0
@@ -98,8 +98,9 @@ async def _take_all(client: FencingClient, pairs: Iterable[tuple[str, str]]) -> 
 
 
 async def _take(client: FencingClient, vhost: str, user: str) -> None:
-    """What they have is remembered before it is taken, and is not overwritten while it is; `since` is written last, and
-    anew each time: somebody may have given them back and taken them again meanwhile."""
+    """Take a user's permissions in a vhost. What they were is remembered first, and is not overwritten while they are
+    taken; `since` is written last, and anew each time: somebody may have given them back and taken them again
+    meanwhile."""
     had, known = await _as_they_are(client, vhost, user)
     if known is None and had.are_taken:
         raise PermanentError(
@@ -172,7 +173,7 @@ def _not_found(look: SourceLook, vhosts: Collection[str], users: Collection[str]
 
 
 async def _give_back(client: FencingClient, known: ClientFence, *, is_forced: bool) -> str | None:
-    """Why not. It is forgotten last."""
+    """Give back what a fence took; return the reason if that isn't done. It is forgotten last."""
     now = await client.permissions_in(known.vhost, known.user)
     if now is None and not is_forced:
         return "the user is gone, or has no permissions there any more: --force forgets what it had"

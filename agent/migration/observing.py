@@ -85,7 +85,7 @@ async def look(client: ManagementClient, selection: Mapping[str, VhostSelection]
 
 
 async def _look(client: ManagementClient, selection: Mapping[str, VhostSelection]) -> tuple[ClusterObjects, SourceLook]:
-    """Who may publish comes first: what they published until then is seen by the next look."""
+    """Read permissions, fences and connections first: what is published until then is seen by the next look."""
     seen = await fence_look(client)
     plugins, doubts = _of_nodes(await client.nodes())
     if (await client.overview()).get("disable_stats") is not False:
@@ -125,7 +125,7 @@ def now_at(client: ManagementClient) -> datetime:
 
 
 async def fence_look(client: ManagementClient) -> SourceLook:
-    """Who may publish, who is fenced, and who is connected; its doubts are fences that can't be read."""
+    """The permissions, fences and connections of the source; its doubts are fences that can't be read."""
     permissions = {
         (each["vhost"], each["user"]): Permissions(each["configure"], each["write"], each["read"])
         for each in await client.permissions()
@@ -169,7 +169,7 @@ async def _shovels(client: ManagementClient, parameters: Iterable[tuple[str, str
 
 
 def _published_by_brokers(vhost: str, queues: Mapping[str, SeenQueue], objects: ClusterObjects) -> Iterator[str]:
-    """What gets into queues without a connection."""
+    """The ways by which messages may get into queues without a connection."""
     kinds = {ObjectKind.EXCHANGE, ObjectKind.BINDING}
     unread = [str(key) for key in objects.unread if key.vhost == vhost and key.kind in kinds]
     if unread:

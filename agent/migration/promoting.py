@@ -39,8 +39,8 @@ class PromotionRunsError(TransientError):
 
 @dataclass(slots=True)
 class Promotion:
-    """What is known before, and what was done. `since` is when it was promoted before, and `how`; None if it wasn't.
-    `here` are the messages of the copies."""
+    """The state before a promotion, and what was done. `since` is when the standby was promoted, and `how`; None while
+    it isn't. `here` are the messages of the copies."""
 
     since: str | None
     how: str | None

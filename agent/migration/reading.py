@@ -39,7 +39,7 @@ async def open_clusters(source: DownstreamSettings, target: DownstreamSettings) 
 
 
 async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, is_source: bool) -> ClusterObjects:
-    """What the cluster has in these vhosts, as far as they exist; of the source also the parameters. Raises
+    """Read the cluster's objects in these vhosts, as far as they exist; of the source also the parameters. Raises
     BrokerError."""
     where = "source" if is_source else "target"
     try:

@@ -26,8 +26,8 @@ _BETWEEN: Final = 2.0
 
 
 async def rehearse(target: DeclaringClient, wanted: Objects) -> dict[ObjectKey, str]:
-    """What the target refuses of all that is wanted, with its reasons. Raises BrokerError if it can't be tried, or a
-    scratch vhost can't be removed. One that a killed rehearsal left is removed by a later one."""
+    """Return what the target refuses of all that is wanted, with its reasons. Raises BrokerError if it can't be tried,
+    or a scratch vhost can't be removed. One that a killed rehearsal left is removed by a later one."""
     # None that another rehearsal may be using: none lasts an hour.
     for scratch in old_ones([each["name"] for each in await target.vhosts()], _now(target)):
         await _remove(target, scratch)

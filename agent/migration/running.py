@@ -39,7 +39,7 @@ class MoveEnd:
 
 @dataclass(frozen=True, slots=True)
 class MigrationMove:
-    """What a file asks for, one way or the other."""
+    """The move that a file asks for, one way or the other."""
 
     migration: Migration
     origin: MoveEnd
@@ -112,7 +112,7 @@ def _missing_text(missing: Sequence[ObjectKey]) -> str:
 
 @dataclass(slots=True)
 class MovingConfiguration:
-    """What the agent runs: it follows from the file as it is now, and from the last readings of both clusters."""
+    """The agent's configuration, which follows from the file as it is now and the last readings of both clusters."""
 
     path: str
     environment: Mapping[str, str] = field(repr=False)
@@ -164,7 +164,7 @@ class MovingConfiguration:
 
 
 def _remembering(before: ClusterObjects, now: ClusterObjects) -> ClusterObjects:
-    """What is shown without its properties while a node is down is as it was before."""
+    """The objects of now; those shown without properties, as while a node is down, are as they were before."""
     known = {key: before.objects[key] for key in now.unread if key in before.objects}
     unread = {key: reason for key, reason in now.unread.items() if key not in known}
     return replace(now, objects={**now.objects, **known}, unread=unread) if known else now

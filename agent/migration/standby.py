@@ -108,7 +108,7 @@ async def open_standby(configuration: Configuration, settings: StandbySettings) 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What follows of the definitions of both sides, and of the policies of their operators."""
+    """The definitions of both sides and the policies of their operators, and all that follows from them."""
 
     of: tuple[ClusterObjects, ClusterObjects, Objects, Objects]
     plan: MigrationPlan
@@ -158,7 +158,7 @@ class _Standby:
         self._found: _Found | None = None
 
     async def planned(self) -> MigrationPlan:
-        """What an ordinary copy would do but for the bindings that wait. Nothing after a promotion."""
+        """The plan of an ordinary copy, but without the bindings that wait. Nothing to do after a promotion."""
         since, _ = promoted(await self._clusters.target.global_parameter(PROMOTED))
         if since is not None:
             await self._note_promotion(since)

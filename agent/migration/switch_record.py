@@ -1,4 +1,4 @@
-"""What a switchover notes on the standby of each queue, so that it goes on where it was interrupted, on any host."""
+"""A switchover's notes on the standby about each queue, so that it goes on where it was interrupted, on any host."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class SwitchedQueue:
 
 @dataclass(slots=True)
 class Switchover:
-    """What was done. `inexact` are the queues that keep their copies, with the reasons, and `stay` those of which
-    messages are still at the source."""
+    """The queues of a switchover, done or planned. `inexact` are those that keep their copies or hold more messages
+    than they should, with the reasons, and `stay` those of which messages are still at the source."""
 
     queues: list[SwitchedQueue] = field(default_factory=list)
     inexact: Mapping[ObjectKey, str] = field(default_factory=dict)

@@ -148,7 +148,7 @@ class SwitchingOver:
         )
 
     async def look(self) -> Switchover:
-        """What it would do by figures seconds old: `there` is moved, and `old` taken out. Raises BrokerError."""
+        """The switchover by figures seconds old: `there` is moved, and `old` taken out. Raises BrokerError."""
         chosen = await self._chosen()
         there, here = await gather_both(self._depths(), depths_of(self._clusters.target, self._settings.vhosts))
         return Switchover(
@@ -183,8 +183,8 @@ class SwitchingOver:
             return await self._run(chosen)
 
     async def _lock(self, vhost: str) -> Connection:
-        """What another agent still holds of the copies, to take it out, isn't counted: it ends that once it has read
-        of the promotion."""
+        """Lock a vhost's copies. What another agent still holds of them, to take it out, isn't counted: it ends that
+        once it has read of the promotion."""
         ends = self._clock() + LOCKED_WITHIN
         while (connection := await lock_copies(self._own, vhost)) is None:
             if self._clock() > ends:
@@ -227,8 +227,8 @@ class SwitchingOver:
         return found
 
     async def _staying(self, moved: Sequence[ObjectKey], unmovable: Mapping[ObjectKey, str]) -> dict[ObjectKey, str]:
-        """What the source still holds, ready or not: delayed, or with a consumer. Figures of before the move are waited
-        out."""
+        """The queues of which the source still holds messages, ready or not: delayed, or with a consumer. Figures of
+        before the move are waited out."""
         await self._sleep(FIGURES_LATE)
         staying: dict[ObjectKey, int | None] = {}
         for _ in range(STAYING_LOOKS):
@@ -353,7 +353,7 @@ class SwitchingOver:
             raise PermanentError(f"{DOWNSTREAM}: the switchover was ended meanwhile, by a {how or 'lost note'}")
 
     async def _settled(self, queue: SwitchedQueue, *, looks: int = SAME_LOOKS, is_source: bool = False) -> int:
-        """What is ready, the same so many times: it takes a moment until a quorum queue counts all."""
+        """The number of ready messages, the same so many times: it takes a moment until a quorum queue counts all."""
         before, same = -1, 0
         async with await self._connected(queue, is_source=is_source) as connection:
             while True:

@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 
 def rule_of(settings: StandbySettings) -> TrimRule:
-    """What isn't set is looked for, too, and not used."""
+    """The rule by the settings. What isn't set is looked for, too, and not used."""
     return TrimRule(after=settings.trim_after or 0.0, keep=settings.keep or 0.0, timeout=None)
 
 
@@ -201,14 +201,14 @@ class Trimming:
             await self._release(known)
 
     async def _release(self, known: _Copy) -> None:
-        """What is held goes back to its place."""
+        """Let what is held go back to its place."""
         head, known.head = known.head, None
         if head is not None:
             with suppress(BrokerError):
                 await head.close()
 
     async def close(self) -> None:
-        """What is held goes back to its place."""
+        """Close all connections: what is held goes back to its place."""
         self._copies.clear()
         for vhost in self._vhosts.values():
             await vhost.connection.close()

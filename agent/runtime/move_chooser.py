@@ -44,9 +44,9 @@ SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class MoveOptions:
-    """What a move does. Without a `destination` each message goes to where its first death found it. `limit` is the
-    most messages to take of those that are chosen, `scan` the most that may be held because they stay, `rate` the most
-    in a second."""
+    """The options of a move. Without a `destination` each message goes to where its first death found it. `limit` is
+    the most messages to take of those that are chosen, `scan` the most that may be held because they stay, `rate` the
+    most in a second."""
 
     queue: str
     destination: Destination | None = None

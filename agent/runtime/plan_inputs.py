@@ -225,7 +225,7 @@ async def _look(
 def _sights_of_address(
     connection: Connection, terminus: Terminus, answer: Call | ChannelClosedError | None
 ) -> Callable[[Link, str, Site], Sight]:
-    """What the broker's answer about an address means for each link that it is an end of."""
+    """The function that turns the broker's answer about an address into the sight of each link that it is an end of."""
 
     def sight(link: Link, broker: str, site: Site) -> Sight:
         place = None

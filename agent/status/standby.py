@@ -1,4 +1,4 @@
-"""How the standby stands, as far as this agent knows: for `/api/standby`, and in short for `/api/overview`."""
+"""The state of the standby, as far as this agent knows: for `/api/standby`, and in short for `/api/overview`."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ class HeldBuffers:
         return Publish(data, batch.ways.prepared[place], batch.ways.added[place]) if data else None  # moved out before
 
     def known(self, number: int) -> tuple[bytes, int] | None:
-        """What stays known of a publish when it is no longer held: the frame with its destination, and about its size.
-        None if it was published again, or is settled."""
+        """The facts of a publish that stay known when it is no longer held: the frame with its destination, and about
+        its size. None if it was published again, or is settled."""
         found = self._find(number)
         if found is None or not (found[0].ways.prepared or found[0].destinations):
             return None

@@ -101,7 +101,7 @@ class StreamReader:
 
 
 def _find(buffer: bytearray, table: int, past: int) -> int | None:
-    """Where the entry begins. Of a stream each table has one. So if these bytes are found first at the table's
+    """The beginning of the entry. Of a stream each table has one. So if these bytes are found first at the table's
     beginning, or at its end and nowhere before, they are that entry; elsewhere they may be a part of a value."""
     begin = buffer.find(_ENTRY, table, past)
     if begin < 0 or begin + _SIZE > past:

@@ -62,8 +62,8 @@ _NESTED_ANNOTATION: Final = b"x-opt-headers"  # ours: headers that may be no app
 _STRUCTURED: Final = frozenset((_RECEIVED_ANNOTATION, _DEATHS_ANNOTATION, _NESTED_ANNOTATION))
 
 KEPT: Final = b"x-amqp-1.0-"
-"""How headers begin that hold a section of AMQP 1.0. The plugin of RabbitMQ 3 wrote them, and RabbitMQ 4 reads them; an
-unreadable one closes the connection of a consumer there."""
+"""The beginning of names of headers that hold a section of AMQP 1.0. The plugin of RabbitMQ 3 wrote them, and RabbitMQ
+4 reads them; an unreadable one closes the connection of a consumer there."""
 _KEPT_APPLICATION: Final = b"x-amqp-1.0-app-properties"
 _KEPT_ANNOTATIONS: Final = b"x-amqp-1.0-message-annotations"
 _KEPT_FOOTER: Final = b"x-amqp-1.0-footer"
@@ -138,7 +138,7 @@ def _add_structured(name: bytes | None, raw: bytes, headers: dict[bytes, bytes],
 
 
 def _deaths(raw: bytes) -> bytes:
-    """How often the message was dead-lettered, as in 0-9-1; nothing if the value says something else."""
+    """Convert the message's deaths to an array of tables, as in 0-9-1; empty if the value says something else."""
     value = types.decode(raw)[0]
     tables = []
     for item in value.value.items if value.type == "array" else ():

@@ -75,7 +75,7 @@ _CREATED_PLACE: Final = 9
 
 
 def content(message: bytes, span: tuple[int, int]) -> tuple[int, int]:
-    """Where the content of a section begins, and where it ends."""
+    """The beginning and end of a section's content."""
     start, end = span
     return (start + 3 if message[start + 1] == _SECTION[1] else skip(message, start + 1)), end
 
@@ -114,12 +114,12 @@ def section_of(code: int, fields: list[bytes]) -> bytes:
 
 
 def text_in(field: bytes) -> bytes:
-    """What an encoded string, symbol or binary says."""
+    """The bytes of an encoded string, symbol or binary, without code and length."""
     return field[2:] if field[0] < 0xB0 else field[5:]
 
 
 def number_in(field: bytes) -> int:
-    """What an encoded number without a sign says."""
+    """The value of an encoded number without a sign."""
     return int.from_bytes(field[1:], "big")
 
 

@@ -22,7 +22,7 @@ LONGEST_TEXT: Final = 4096
 
 
 class Loss(StrEnum):
-    """What a message may lose on its way from one protocol to the other."""
+    """A thing that a message may lose on its way from one protocol to the other."""
 
     ANNOTATION = "annotation whose name doesn't begin with x-"
     BODY_PARTS = "division of the body into data sections"
@@ -44,12 +44,12 @@ class Loss(StrEnum):
 
 
 class Losses(set[Loss]):
-    """What one message has lost so far."""
+    """The losses of one message so far."""
 
     room = LARGEST_NESTED
 
     def has_room(self, size: int, depth: int = MAX_DEPTH) -> bool:
-        """Whether a list or map of this size may be converted."""
+        """True if a list or map of this size may be converted; otherwise it is noted as a loss."""
         if depth == MAX_DEPTH:
             self.room -= size
         if depth > 1 and self.room >= 0:
@@ -84,7 +84,7 @@ _FIXED_10: Final = {
     0x71: (b"I", 4),
     0x81: (b"l", 8),
 }
-"""What stands before the bytes of a value, and how many these are."""
+"""By code: the bytes that come before those of a value, and the number of these."""
 _SMALL_TEXT: Final = frozenset(b"\xa0\xa1\xa3")
 _LARGE_TEXT: Final = frozenset(b"\xb0\xb1\xb3")
 MAPS: Final = frozenset(b"\xc1\xd1")
@@ -170,7 +170,7 @@ def table(entries: dict[bytes, bytes]) -> bytes:
 
 
 def map_span(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the first key of the map at `at` begins, and where the map ends."""
+    """The beginning of the first key of the map at `at`, and the map's end."""
     head = 3 if data[at] == 0xC1 else 9
     after = skip(data, at)
     if after > end or after < at + head:
@@ -333,7 +333,7 @@ def compound(code: int, items: list[bytes]) -> bytes:
 
 
 def span_of(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where something with a length before it begins and ends."""
+    """The beginning and end of something whose length is at `at`, before it."""
     begin = at + 4
     after = begin + (_SIZE.unpack_from(data, at)[0] if begin <= end else 0)
     if begin > end or after > end:

@@ -46,8 +46,8 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class ClientFence:
-    """What a user had in a vhost. `since` is when it was taken, in seconds since 1970 by the source's clock; None while
-    that isn't done."""
+    """The permissions that a user had in a vhost. `since` is when they were taken, in seconds since 1970 by the
+    source's clock; None while that isn't done."""
 
     vhost: str
     user: str
@@ -67,7 +67,7 @@ class ClientFence:
         return self.since is not None and now >= self.since + IN_FORCE_AFTER and not permissions.may_publish
 
     def covers(self, connected_at: float | None) -> bool:
-        """Whether a connection that was made then never had what was taken."""
+        """True if a connection that was made then never had what was taken."""
         return self.since is not None and connected_at is not None and connected_at >= self.since + SETTLED_AFTER
 
 

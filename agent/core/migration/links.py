@@ -1,4 +1,4 @@
-"""Which queues move by what, and the definitions of the ordinary agent that moves them."""
+"""The queues that move, by shovels or by queue links, and the definitions of the ordinary agent that moves them."""
 
 from __future__ import annotations
 

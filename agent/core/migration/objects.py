@@ -68,7 +68,7 @@ Objects: TypeAlias = Mapping[ObjectKey, Body]
 
 @dataclass(frozen=True, slots=True)
 class ClusterObjects:
-    """What is known of one cluster. Its representation is short, as there may be very many objects."""
+    """One cluster, as far as it is known. Its representation is short, as there may be very many objects."""
 
     cluster: str
     release: Release

@@ -1,4 +1,4 @@
-"""What each release refuses or ignores of definitions that others take: a row for each, with what to do.
+"""The definitions that a release refuses or ignores and others take: a row for each, with what to do.
 
 Rows predict. Copies try everything and believe the broker; they go by rows only for what they leave out.
 """
@@ -15,7 +15,7 @@ from agent.core.rules.declarations import TYPE
 
 
 class ObjectionKind(StrEnum):
-    """What becomes of an object at the target."""
+    """The fate of an object at the target."""
 
     REFUSED = "refused"
     """The target refuses it as it is at the source."""

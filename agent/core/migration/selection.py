@@ -1,4 +1,4 @@
-"""What of a cluster is to be copied: the objects that an operator's patterns choose, and what hangs on them."""
+"""The objects of a cluster to copy: those that an operator's patterns choose, and what hangs on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent.errors import ConfigurationError, Place, Problem
 
 
 class MovedBy(StrEnum):
-    """How the messages of a queue move."""
+    """The way in which the messages of a queue move."""
 
     SHOVEL = "shovel"
     QUEUE_LINK = "queue-link"
@@ -43,14 +43,14 @@ class ObjectChoice:
 
 @dataclass(frozen=True, slots=True)
 class VhostSelection:
-    """What moves of one vhost; the first choice that matches counts."""
+    """The choices of what moves of one vhost; the first one that matches counts."""
 
     place: Place
     choices: Mapping[ObjectKind, Sequence[ObjectChoice]]
 
 
 ChosenObjects: TypeAlias = Mapping[ObjectKey, ObjectChoice | None]
-"""What is to be copied of a cluster, with the choice that matched it; vhosts and bindings come with the others."""
+"""The objects to copy of a cluster, with the choice that matched each; vhosts and bindings come with the others."""
 CHOSEN_KINDS: Final = (ObjectKind.POLICY, ObjectKind.EXCHANGE, ObjectKind.QUEUE)
 
 

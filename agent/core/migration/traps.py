@@ -1,4 +1,4 @@
-"""What goes wrong after a copy unless it is known before."""
+"""The things that go wrong after a copy unless they are known before."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _of_clients(key: ObjectKey, before: Body, after: Body) -> Iterator[Objection
 
 
 def _named(key: ObjectKey, body: Body) -> Iterator[ObjectKey]:
-    """What it sends to by itself."""
+    """The exchanges and queues that it sends to by itself."""
     is_policy = key.kind is ObjectKind.POLICY
     section, x = (body["definition"], "") if is_policy else (body.get("arguments", {}), "x-")
     if key.kind is ObjectKind.BINDING:

@@ -44,7 +44,7 @@ class MoveVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenQueue:
-    """What the source shows of a queue; None is what it doesn't show. `messages` may be more than the other two."""
+    """A queue as the source shows it; None is what it doesn't show. `messages` may be more than the other two."""
 
     kind: str
     state: str | None
@@ -63,7 +63,7 @@ class SeenQueue:
 
     @property
     def doubt(self) -> str | None:
-        """Why its figures say nothing."""
+        """The reason why its figures say nothing; None if they do."""
         if self.kind == _STREAM:
             return "a stream keeps its messages, and nothing shows which of them were copied"
         if self.state != _RUNNING:
@@ -108,7 +108,7 @@ class SeenConnection:
     connected_at: float | None = None
 
     def is_of_agent(self, movers: Collection[str]) -> bool:
-        """Whether it may be the move's: any agent that has its user looks the same."""
+        """True if it may be the move's: any agent that has its user looks the same."""
         return self.product == PRODUCT and self.user in movers
 
 
@@ -203,7 +203,7 @@ def _of_queue(
 
 
 def _doubts(look: SourceLook, vhost: str, movers: Collection[str]) -> Iterator[str]:
-    """What could put a message into any queue of a vhost, fences or not."""
+    """The ways by which a message could get into any queue of a vhost, fences or not."""
     seen = look.vhosts.get(vhost)
     if seen is None:
         yield "the source has no such vhost, or the user may not see it"
@@ -249,7 +249,7 @@ def _why_doubted(each: SeenConnection, look: SourceLook, vhost: str, movers: Col
 
 
 def unfenced(look: SourceLook, vhost: str) -> Iterator[str]:
-    """Who could connect and publish, the users of the move included."""
+    """The users who could connect and publish, those of the move included."""
     users = []
     for (of, user), permissions in look.permissions.items():
         if of != vhost:
@@ -267,7 +267,8 @@ def unfenced(look: SourceLook, vhost: str) -> Iterator[str]:
 def _left_in(
     vhost: str, looks: tuple[SourceLook, SourceLook], chosen: Collection[ObjectKey], *, is_selected: bool
 ) -> Iterator[str]:
-    """What else keeps messages there. Leases, which an agent that moves messages back leaves for 30 days, have none."""
+    """Other queues that keep messages there, or all queues of a vhost that isn't selected. Leases, which an agent that
+    moves messages back leaves for 30 days, hold none and don't count."""
     both = [look.vhosts.get(vhost, SeenVhost()).queues for look in looks]
     names = sorted(name for name in {*both[0], *both[1]} if not name.startswith(LEASE_PREFIX))
     if names and not is_selected:

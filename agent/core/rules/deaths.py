@@ -1,4 +1,4 @@
-"""Where and why a message was dead-lettered, from the headers that brokers give it, and which messages that chooses.
+"""The place and reason of each death of a message, from headers that brokers give it, and a choice of messages by them.
 
 `x-death` is a list of tables, one for each queue and reason. The entry that was changed last comes first, so in a cycle
 the first death isn't the last entry: `x-first-death-queue` and `x-first-death-reason` say which one it is.

@@ -13,7 +13,7 @@ from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 SHOVELLED: Final = "x-shovelled"
 SHOVELLED_AT: Final = "x-shovelled-timestamp"
 ANNOTATIONS: Final = ("x-opt-shovelled-by", "x-opt-shovel-type", "x-opt-shovel-name")
-"""What shovels add in place of these two where an end is `amqp10` or `local`."""
+"""The annotations that shovels add in place of these two if an end is `amqp10` or `local`."""
 ANNOTATED_AT: Final = "x-opt-shovelled-timestamp"
 ORIGINAL_EXCHANGE: Final = "x-original-exchange"
 ORIGINAL_KEY: Final = "x-original-routing-key"

@@ -39,7 +39,7 @@ REASONS: Final[Mapping[str, str]] = {
 
 @dataclass
 class MoveAccount:
-    """What became of the messages: those that were taken have moved, or are left for a reason."""
+    """The result of a move: the messages that were taken have moved, or are left for a reason."""
 
     there: int = 0  # when it began
     moved: int = 0

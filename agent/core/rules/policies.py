@@ -134,7 +134,7 @@ def chosen_by_policy(policy: Policy | None) -> ChosenDefinition | None:
 def without_effect(
     definitions: VhostDefinitions, exchanges: Iterable[Exchange], queues: Iterable[Queue]
 ) -> tuple[str, ...]:
-    """What would federate in a vhost if it weren't a standby's."""
+    """The policies, sets and exchanges that would federate in a vhost if it weren't a standby's."""
     exchanges = tuple(exchanges)
     by_brokers = (*(each.policy for each in exchanges), *(each.policy for each in queues))
     chosen = [*definitions.policies.values(), *(each for each in by_brokers if each is not None)]

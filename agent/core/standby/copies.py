@@ -1,4 +1,4 @@
-"""What a standby needs beyond an ordinary copy: bindings that wait, and what is doubtful of its queues."""
+"""The needs of a standby beyond an ordinary copy: bindings that wait, and doubts about its queues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEAD_LETTERS: Final = "dead-letter-exchange"
 _FOLLOWED: Final = frozenset({ObjectKind.EXCHANGE, ObjectKind.QUEUE})
 _LIMITS: Final = ("max-length", "max-length-bytes")
 ENDS: Final = ("message-ttl", "expires", *_LIMITS)
-"""What lets messages leave a queue that nobody consumes from."""
+"""The settings that let messages leave a queue that nobody consumes from."""
 TWICE: Final = "one message reaches it through several exchanges with links: its copies come more than once"
 Limits: TypeAlias = Mapping[str, Any] | None
 QueueLimits: TypeAlias = Mapping[ObjectKey, "Limits"]
@@ -45,7 +45,7 @@ QueueLimits: TypeAlias = Mapping[ObjectKey, "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class StandbyDoubt:
-    """What may make a queue's copy another one than its original, or a promotion repeat or lack something."""
+    """A reason why a queue's copy may differ from its original, or a promotion repeat or lack something."""
 
     queue: ObjectKey
     doubt: str
@@ -53,7 +53,7 @@ class StandbyDoubt:
 
 @dataclass(frozen=True, slots=True)
 class StandbyCopies:
-    """What follows from the source's definitions."""
+    """The bindings that wait and the doubts, by the source's definitions and the standby's own policies."""
 
     held_back: tuple[ObjectKey, ...] = ()
     doubts: tuple[StandbyDoubt, ...] = ()
@@ -140,7 +140,7 @@ def copies_of(
 
 
 class _Paths:
-    """How messages reach queues of the standby: through links, and bindings that aren't held back."""
+    """The ways by which messages reach queues of the standby: through links, and bindings that aren't held back."""
 
     def __init__(self, objects: Objects, linked: AbstractSet[ObjectKey], held_back: Iterable[ObjectKey]) -> None:
         left = frozenset(held_back)
@@ -175,7 +175,7 @@ class _Paths:
 
 
 def gone(settings: StandbySettings, source: ClusterObjects, target: ClusterObjects) -> StandbyGone:
-    """What the standby has of the kinds and names that it follows, and the source hasn't."""
+    """The exchanges and queues that the standby has, of the names that it follows, and the source hasn't."""
     there = source.objects.keys() | source.unread.keys() | source.passing
     here: dict[str, list[ObjectKey]] = {}
     for key in target.objects:
@@ -220,8 +220,8 @@ def _why_unmovable(body: Body, there: Limits, here: Limits) -> str:
 
 
 def _dead_letter_targets(limits: QueueLimits) -> Iterator[ObjectKey]:
-    """Where queues dead-letter to, with a time limit or not: messages may have one of their own. Through the default
-    exchange without a routing key that may be any queue of the vhost."""
+    """The exchanges and queues that queues dead-letter to, with a time limit or not: messages may have one of their
+    own. Through the default exchange without a routing key that may be any queue of the vhost."""
     for key, of in limits.items():
         name = None if of is None else of.get(DEAD_LETTERS)
         if of is not None and name == "":
@@ -252,7 +252,7 @@ def _why_inexact(body: Body, limits: Limits, *, is_fed: bool) -> str:
 
 
 def _is_held_back(key: ObjectKey, settings: StandbySettings, objects: Objects) -> bool:
-    """What one exchange routes to another comes by the other's own link already: bound here, it would come twice."""
+    """True for a binding to an exchange with a link of its own: bound here, its messages would come twice."""
     return key.kind is ObjectKind.BINDING and key.to_exchange and _has_link(key.ends[1], settings, objects)
 
 
@@ -278,7 +278,7 @@ def reached(objects: Objects, starts: Iterable[ObjectKey]) -> set[ObjectKey]:
 
 
 def next_of(keys: Iterable[ObjectKey]) -> Mapping[ObjectKey, Sequence[ObjectKey]]:
-    """What bindings lead to, by their sources."""
+    """The exchanges and queues that bindings lead to, by their sources."""
     found: dict[ObjectKey, list[ObjectKey]] = {}
     for key in keys:
         if key.kind is ObjectKind.BINDING:
@@ -316,7 +316,7 @@ def _doubts(limits: Limits, *, is_fed: bool) -> Iterator[str]:
 
 
 def _doubts_here(there: Limits, here: Limits) -> Iterator[str]:
-    """What the standby's own policies and operator policies add."""
+    """The doubts that the standby's own policies and operator policies add."""
     if there is not None and here is None:
         yield "which policy is in force at the standby isn't known: a pattern takes too long, or can't be used"
     elif there is not None and here is not None:
@@ -333,7 +333,7 @@ def still_held_back(before: Objects, now: Iterable[ObjectKey], wanted: Objects, 
 
 
 def bindings_as_json(held_back: Iterable[ObjectKey], wanted: Objects) -> list[dict[str, Any]]:
-    """What is remembered of bindings that are held back."""
+    """The bindings that are held back, as they are remembered."""
     return [
         {"vhost": key.vhost, "source": key.name, "destination": key.destination, "destination_type": "exchange"}
         | dict(wanted[key])
@@ -342,7 +342,7 @@ def bindings_as_json(held_back: Iterable[ObjectKey], wanted: Objects) -> list[di
 
 
 def bindings_from_json(value: object) -> dict[ObjectKey, Body]:
-    """What `bindings_as_json` wrote; anything else is left out."""
+    """The bindings that `bindings_as_json` wrote; anything else is left out."""
     entries = value.get("bindings") if isinstance(value, dict) else None
     found: dict[ObjectKey, Body] = {}
     for entry in entries if isinstance(entries, list) else ():

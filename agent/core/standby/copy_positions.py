@@ -1,4 +1,4 @@
-"""Which messages of a standby's queue entered it before a time, by its own counts alone.
+"""The messages of a standby's queue that entered it before a time, by its own counts alone.
 
 Messages stand in the order in which they entered, so those that entered before a time are the first ones. Their number
 is the queue's depth without what entered since. Figures are late as those of a source are (`source_proof`), so each is
@@ -119,7 +119,7 @@ class CopyPositions:
         return self._looks[place - 1] if place else None
 
     def _taken_before(self, depth: _CopyLook) -> int:
-        """What the broker had surely removed at the time of this depth; it applies acknowledgements within `late`."""
+        """All that the broker had surely removed at this depth's time; it applies acknowledgements within `late`."""
         earlier = self._last_by(depth.at - 2 * self._late)
         return 0 if earlier is None else earlier.taken
 

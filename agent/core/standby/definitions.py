@@ -1,4 +1,4 @@
-"""What in the definitions of a source's queue and of its copy never allows a trim, or makes less of it a proof.
+"""The definitions of a source's queue and of its copy that never allow a trim, or make less of it a proof.
 
 Why: docs/decisions/0068-standby-trim.md
 """
@@ -15,8 +15,8 @@ from agent.core.standby.source_proof import CONSUMER_TIMEOUT
 _WITHOUT_CLASSIC_TIMEOUT: Final = (4, 3)
 _ALWAYS_WITH_PRIORITIES: Final = (4, 0)
 FEWEST: Final = 3
-"""Where a queue holds messages with a priority that counts, one is among the first three: 4.0 to 4.2 deliver two of
-them for each other one, 4.3 all of them before others."""
+"""Messages to take at least: if a queue holds some with a priority that counts, one is among the first three: 4.0 to
+4.2 deliver two of them for each other one, 4.3 all of them before others."""
 
 
 class StandingDoubt(StrEnum):

@@ -1,4 +1,4 @@
-"""What an operator wants of a standby, and the links that follow from it."""
+"""An operator's settings of a standby, and the links that follow from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent.errors import Place
 DEFAULT_VHOST: Final = "/"
 MOST_NAMED: Final = 5
 MOST_HOPS: Final = 100
-"""What the source itself got through links has to come, too; loops end at a cluster that a message has been to."""
+"""Messages that the source got through links have to come, too; loops end at a cluster that a message has been to."""
 _FIXED: Final = LinkSettings(max_hops=MOST_HOPS, lag_critical=LagCritical(seconds=60.0))
 _FIXED_KEYS: Final = frozenset({"max_hops", "exchange", "forward_unrouted"})
 """Each exchange comes from its namesake, and what is unroutable there comes by the alternate exchange's own link. Also

@@ -1,4 +1,4 @@
-"""What a source's queue provably holds no more: neither waiting nor unacknowledged.
+"""The messages that a source's queue provably holds no more: neither waiting nor unacknowledged.
 
 A figure of a look is the broker's of some moment within the `late` seconds before it, and each counter's may be of
 another moment. Only `messages` and `held`, what is unacknowledged of them, are of one: brokers report them together.

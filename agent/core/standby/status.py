@@ -1,4 +1,4 @@
-"""How a standby stands: whether it is in step with its source, why not, and what a promotion would mean."""
+"""The state of a standby: whether it is in step with its source, why not, and what a promotion would mean."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class StandbyLinks:
 
 @dataclass(slots=True)
 class StandbyStatus:
-    """What is known of a standby. Times are in seconds since 1970; errors are of the last try, and empty if it was
-    none."""
+    """The state of a standby as far as it is known. Times are in seconds since 1970; errors are of the last try, and
+    empty if it had none."""
 
     settings: StandbySettings
     promoted_at: str | None = None
@@ -98,7 +98,7 @@ class StandbyStatus:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What an operator should know of all, and which keeps nothing from being in step."""
+        """The notes for an operator about all of it, none of which keeps it from being in step."""
         gone = [] if self.gone is None else [str(key) for key in self.gone.objects]
         what = counted(len(gone), "object of the standby isn't", "objects of the standby aren't")
         return (f"{what} at the source: {listed(gone, MOST_NAMED)}",) if gone else ()

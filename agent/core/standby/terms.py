@@ -27,8 +27,8 @@ AUTO_DELETE: Final = "it is deleted automatically with its last consumer, even w
 
 @dataclass(frozen=True, slots=True)
 class TrimTerms:
-    """Why nothing is taken out of queues, and of the others after how many seconds the source takes back what isn't
-    acknowledged; None if it may never."""
+    """The reasons why nothing is taken out of queues, and of the others the seconds after which the source takes back
+    what isn't acknowledged; None if it may never."""
 
     never: Mapping[ObjectKey, str] = field(default_factory=dict)
     timeouts: Mapping[ObjectKey, float | None] = field(default_factory=dict)

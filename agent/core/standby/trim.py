@@ -1,4 +1,4 @@
-"""What a standby may take from the head of its copy of a queue: what the source consumed long enough ago.
+"""The messages that a standby may take from the head of its copy of a queue: consumed or entered long enough ago.
 
 A message enters the copy after it entered the source's queue. So where the source holds nothing that entered before a
 time, the copy needs nothing that entered before that time. Each side is judged by its own figures, and no count of one

@@ -37,7 +37,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CarrierEnd:
-    """What a queue link or a shovel takes messages from, or brings them to."""
+    """The place that a queue link or a shovel takes messages from, or brings them to."""
 
     cluster: str
     vhost: str

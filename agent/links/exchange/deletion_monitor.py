@@ -42,7 +42,7 @@ class MonitoredLink(Protocol):
 
     @property
     def building(self) -> Builder:
-        """What it keeps upstream."""
+        """The builder of what it keeps upstream."""
 
     def place_canary(self) -> None:
         """Try to place its canary."""

@@ -1,4 +1,4 @@
-"""How far a shovel has copied a stream: read when a session begins, and remembered while it runs.
+"""The offset up to which a shovel has copied a stream: read when a session begins, and remembered while it runs.
 
 A stream keeps what it has delivered, so nothing at the broker shows what was copied. The offset up to which everything
 is settled is kept in a queue beside the stream, and the next session begins behind it: after a restart, a take-over by

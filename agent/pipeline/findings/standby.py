@@ -1,4 +1,4 @@
-"""How the standby of each group stood: for how long it was in step, when not for longest and why, and promotions."""
+"""The standby of each group: for how long it was in step, when it wasn't for longest and why, and promotions."""
 
 from __future__ import annotations
 

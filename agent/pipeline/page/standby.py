@@ -1,4 +1,4 @@
-"""How long each standby was in step with its source, when it wasn't for longest and why, and promotions."""
+"""The standbys: how long each was in step with its source, when it wasn't for longest and why, and promotions."""
 
 from __future__ import annotations
 
