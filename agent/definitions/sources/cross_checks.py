@@ -159,17 +159,19 @@ def check_standby(
         losing |= _may_lose(upstream.settings)
     if losing:
         spot.warn(
-            f"upstream {quoted(standby.of)} has {listed(sorted(losing), MOST_NAMED)}: so its links may lose copies, and "
-            "the standby doesn't know which; leave that out",
+            f"upstream {quoted(standby.of)} has {listed(sorted(losing), MOST_NAMED)}: so its links may lose copies, "
+            "and the standby doesn't know which; leave that out",
             "of",
         )
 
 
 def _may_lose(settings: LinkSettings) -> set[str]:
-    found = set() if settings.ack_mode is AckMode.ON_CONFIRM else {"ack-mode"}
-    return found | {
-        key for key, value in (("expires", settings.expires), ("message-ttl", settings.message_ttl)) if value
+    may_lose = {
+        "ack-mode": settings.ack_mode is not AckMode.ON_CONFIRM,
+        "expires": settings.expires is not None,
+        "message-ttl": settings.message_ttl is not None,
     }
+    return {key for key, does in may_lose.items() if does}
 
 
 def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
