@@ -109,9 +109,11 @@ class SwitchingOver:
         ends = self._clock() + DRAINED_WITHIN
         before: object = None
         since, emptied = 0.0, frozenset[ObjectKey]()
+        own = f" -> {await self._cluster()}"
         while True:
             there = await self._depths()
             of_links = {key: there.pop(key) for key in tuple(there) if key.name.startswith(QUEUE_PREFIX)}
+            of_links = {key: depth for key, depth in of_links.items() if key.name.endswith(own)}  # not other clusters'
             now = self._clock()
             if there != before:
                 before, since, emptied = there, now, frozenset()
@@ -129,6 +131,9 @@ class SwitchingOver:
                 raise TransientError(f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: {why}")
             self._say(f"waiting until nothing moves: {waiting:,} in links")
             await self._sleep(BETWEEN)
+
+    async def _cluster(self) -> str:
+        return (await self._clusters.target.overview())["cluster_name"]
 
     async def _depths(self) -> dict[ObjectKey, int | None]:
         return await depths_of(self._clusters.source, self._settings.vhosts)

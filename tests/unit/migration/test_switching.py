@@ -29,6 +29,9 @@ class Waiting(SwitchingOver):
     depths: tuple[int | None, ...] = ()
     now = 0.0
 
+    async def _cluster(self) -> str:
+        return "here"
+
     async def _depths(self) -> dict[ObjectKey, int | None]:
         return {LINK: self.depths[min(int(self.now), len(self.depths) - 1)]}
 
@@ -72,6 +75,14 @@ def test_links_that_were_empty_before_something_changed_are_not_drained(tmp_path
             return await super()._depths() | {queue_key("shop", "orders"): depth}
 
     assert drained_at(tmp_path, *[0] * 14, *[2] * 40, 0, kind=Changing) >= 54
+
+
+def test_links_of_other_clusters_to_the_same_source_are_not_waited_for(tmp_path: Path) -> None:
+    class Federating(Waiting):
+        async def _depths(self) -> dict[ObjectKey, int | None]:
+            return await super()._depths() | {queue_key("shop", f"{QUEUE_PREFIX}orders -> elsewhere"): int(self.now)}
+
+    assert QUIET_FOR <= drained_at(tmp_path, 0, kind=Federating) < QUIET_FOR + 3
 
 
 def test_links_of_which_the_depth_is_not_known_are_not_drained(tmp_path: Path) -> None:
