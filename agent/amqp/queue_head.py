@@ -42,7 +42,11 @@ class QueueHead:
     @property
     def held(self) -> int:
         """The number of messages; none once the channel is lost, as they are back in the queue."""
-        return 0 if self._channel.closed.done() else len(self._tags)
+        return 0 if self.is_lost else len(self._tags)
+
+    @property
+    def is_lost(self) -> bool:
+        return self._channel.closed.done()
 
     async def is_alone(self) -> bool:
         """True if nobody else consumes from the queue. Raises BrokerError."""

@@ -347,6 +347,10 @@ class SwitchingOver:
         await self._demand_ours()
         head.acknowledge(queue.taking)
         await self._sleep(SETTLING)
+        if head.is_lost:  # whether they went shows in what is there the next time
+            raise TransientError(
+                f"{DOWNSTREAM}: the connection was lost while copies of {queue.key} went: run it again"
+            )
 
     async def _demand_ours(self) -> None:
         """Directly before what can't be taken back: clients may have come since the switchover was ended. Raises
