@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -35,9 +36,9 @@ LOOK_EVERY: Final = 2.0
 LOOKS: Final = 8
 """Brokers show a new queue's messages within 5 s, or as their statistics interval is set."""
 HALF_MADE: Final = (
-    "the broker shows no messages in this quorum queue, not even 0. If a node of the target is down, that is why; "
-    "otherwise it is half made, as brokers leave it where an earlier copy was cut off, and takes no message: delete "
-    "it, and copy again"
+    "the broker shows no messages in this quorum queue, not even 0. If a node of the target is down, or the queue was "
+    "just declared, that is why: copy again in a minute. If it stays so, it is half made, as brokers leave it where an "
+    "earlier copy was cut off, and takes no message: delete it, and copy again"
 )
 
 
@@ -78,7 +79,9 @@ async def copy_once(clusters: ClusterPair, selection: Mapping[str, VhostSelectio
     account = await copy(clusters.target, plan.actions, plan.unread)
     stood = {key for key in plan.wanted if key in target.objects and key.kind is ObjectKind.QUEUE}
     quorum = {key for key in stood if type_of(target.objects[key]) == QueueType.QUORUM}
-    account.left |= dict.fromkeys(sorted(await half_made(clusters.target, quorum), key=str), HALF_MADE)
+    if account.failed is None:  # otherwise its account is what there is to say
+        with suppress(BrokerError):
+            account.left |= dict.fromkeys(sorted(await half_made(clusters.target, quorum), key=str), HALF_MADE)
     return CopyRound(plan, account)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +16,12 @@ from agent.management.client import ManagementClient
 
 MOST: Final = 2**53
 LONGEST_NODE: Final = 255
+SLOW: Final = 8.0
+"""Seconds that a list may take: brokers give it again for five times as long, and then it is nearly as late as the
+proof allows for. That another client's list was slow isn't seen."""
+CACHED: Final = 5
+LONGEST: Final = 30.0
+"""Seconds for the lists of all vhosts."""
 RUNNING: Final = frozenset({"running", "flow", "idle"})
 
 
@@ -44,8 +51,12 @@ class ClusterFigures:
     """Reads them from one cluster. With each restart of any of its nodes all queues become others: counters begin
     anew, and messages may come back."""
 
-    def __init__(self, client: ManagementClient) -> None:
+    def __init__(self, client: ManagementClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self.why_old = ""
+        """The reason why the figures of the last look may be older than the proof allows for; empty if they aren't."""
         self._client = client
+        self._clock = clock
+        self._cached_until = 0.0
         self._uptimes: Mapping[str, int] = {}
         self._restarts = 0
         self._seen_down: Counter[tuple[str, str]] = Counter()
@@ -55,13 +66,30 @@ class ClusterFigures:
         overview = await self._client.overview()
         counts = overview.get("disable_stats") is not True and overview.get("rates_mode") != "none"
         self._note(await self._client.nodes())
+        began = self._clock()
         found = {
             (vhost, each["name"]): self._figures((vhost, each["name"]), each, counts=counts)
             for vhost in vhosts
-            for each in await self._client.queue_figures(vhost)
+            for each in await self._listed(vhost)
         }
+        self._judge_age(self._clock() - began)
         self._seen_down = Counter({queue: times for queue, times in self._seen_down.items() if queue in found})
         return found
+
+    async def _listed(self, vhost: str) -> list[QueueFiguresAnswer]:
+        began = self._clock()
+        found = await self._client.queue_figures(vhost)
+        took = self._clock() - began
+        if took > SLOW:
+            self._cached_until = self._clock() + CACHED * took
+        return found
+
+    def _judge_age(self, took: float) -> None:
+        self.why_old = ""
+        if self._clock() < self._cached_until:
+            self.why_old = f"a list of queues took over {SLOW:g} s, and brokers give such a list again for some time"
+        elif took > LONGEST:
+            self.why_old = f"to look at all vhosts took {took:.0f} s"
 
     def _note(self, nodes: Iterable[NodeAnswer]) -> None:
         uptimes = {

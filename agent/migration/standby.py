@@ -49,9 +49,6 @@ from agent.status.board import Board
 from agent.tasks import gather_both, run_until_first
 
 BETWEEN: Final = 10.0
-LONGEST_LOOK: Final = 10.0
-"""Seconds. Brokers give a list again for five times the time that it took to make: beyond this, figures may be older
-than the proof allows for."""
 LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
 SINCE: Final = "since"
@@ -235,7 +232,8 @@ class _Standby:
                     await self._look_at_queues()
                 except BrokerError as error:
                     self._status.depths_error = str(error)
-                    await self._give_back()  # whoever consumes here meanwhile gets the oldest first
+                    async with self._taking:  # whoever consumes here meanwhile gets the oldest first
+                        await self._trimming.give_back()
                 await sleep(BETWEEN)
         finally:
             await self._trimming.close()
@@ -244,10 +242,8 @@ class _Standby:
         if self._found is None:  # it isn't known yet which queues are followed
             return
         vhosts = sorted({key.vhost for key in self._queues})
-        clock = asyncio.get_running_loop().time
-        began = clock()
         there, here = await gather_both(self._there.look(vhosts), self._here.look(vhosts))
-        at = clock()
+        at = asyncio.get_running_loop().time()
         found = {
             key: (there.get((key.vhost, key.name)), here.get((key.vhost, key.name)))
             for key in sorted(self._queues, key=str)
@@ -258,18 +254,15 @@ class _Standby:
             for key, (source, copy) in found.items()
         }
         status.note_depths(depths, self._board.clock())
-        if at - began > LONGEST_LOOK:
-            slow = f"nothing is taken out of it: the HTTP APIs took {at - began:.0f} s to show all queues"
-            status.trim_doubts = dict.fromkeys(found, f"{slow}, and figures as old as that prove nothing")
-            await self._give_back()
-            return
         async with self._taking:
-            if status.promoted_at is None and not self._is_over:
+            if status.promoted_at is not None or self._is_over:
+                return
+            if why_old := self._there.why_old or self._here.why_old:
+                doubt = f"nothing is taken out of it, as its figures may be too old: {why_old}"
+                status.trim_doubts = dict.fromkeys(found, doubt)
+                await self._trimming.give_back()
+            else:
                 status.trim_doubts = await self._trimming.look(found, self._found.terms, at, lambda: self._is_over)
-
-    async def _give_back(self) -> None:
-        async with self._taking:
-            await self._trimming.give_back()
 
 
 def promoted(noted: object) -> tuple[str | None, str | None]:

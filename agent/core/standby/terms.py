@@ -22,6 +22,7 @@ from agent.core.standby.settings import StandbySettings
 
 _KEY: Final = "dead-letter-routing-key"
 _UNKNOWN: Final = "which policy is in force isn't known"
+_STREAM: Final = "stream"
 AUTO_DELETE: Final = "it is deleted automatically with its last consumer, even with one that only takes copies"
 
 
@@ -46,7 +47,8 @@ def trim_terms(
     """`release` is that of the standby, `of` the settings in force of all queues of the source, as any may dead-letter
     into one that is wanted, `copies` those of the copies."""
     copies = {key: each for key, each in of.items() if key in wanted} if copies is None else copies
-    there, here = _by_default_exchange(of, source), reached(source.objects, _dead_letter_exchanges(copies))
+    there, unknown = _by_default_exchange(of), _unknown(of, source)
+    here = reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
     timeouts: dict[ObjectKey, float | None] = {}
     for key, of_copy in copies.items():
@@ -59,6 +61,8 @@ def trim_terms(
         copy = QueueDefinition(kind, of_copy, _short(release), dead_letters=key in here)
         if (doubt := standing_doubt(at_source, copy, sees_priorities=True)) is not None:
             never[key] = str(doubt)
+        elif key.vhost in unknown:
+            never[key] = unknown[key.vhost]
         given = settings.consumer_timeout
         timeouts[key] = None if given is None else consumer_timeout(at_source, given)
     return TrimTerms(never, timeouts)
@@ -68,21 +72,26 @@ def _short(release: Release) -> tuple[int, int]:
     return release[0], release[1]
 
 
-def _by_default_exchange(of: QueueLimits, source: ClusterObjects) -> set[ObjectKey]:
-    """Queues that others dead-letter into by their names. That may be any of the vhost where no routing key is given,
-    or where it isn't known whether a queue does so."""
+def _by_default_exchange(of: QueueLimits) -> set[ObjectKey]:
+    """Queues that others dead-letter into by their names; where no routing key is given, that may be any of the
+    vhost."""
     found: set[ObjectKey] = set()
-    vhosts = {key.vhost for key in source.unread if key.kind is ObjectKind.QUEUE}
     for key, limits in of.items():
-        if limits is None:
-            vhosts.add(key.vhost)
-        elif limits.get(DEAD_LETTERS) == "":
+        if limits is not None and limits.get(DEAD_LETTERS) == "":
             named: Any = limits.get(_KEY)
-            if isinstance(named, str):
-                found.add(queue_key(key.vhost, named))
-            else:
-                vhosts.add(key.vhost)
-    return found | {key for key in of if key.vhost in vhosts}
+            found |= (
+                {queue_key(key.vhost, named)} if isinstance(named, str) else {q for q in of if q.vhost == key.vhost}
+            )
+    return found
+
+
+def _unknown(of: QueueLimits, source: ClusterObjects) -> dict[str, str]:
+    """By vhost, why it isn't known of each queue in it whether another one dead-letters into it."""
+    reasons = {key: why for key, why in source.unread.items() if key.kind is ObjectKind.QUEUE}
+    reasons |= {
+        key: _UNKNOWN for key, limits in of.items() if limits is None and type_of(source.objects[key]) != _STREAM
+    }
+    return {key.vhost: f"whether {key} dead-letters into it isn't known: {why}" for key, why in reasons.items()}
 
 
 def _dead_letter_exchanges(of: QueueLimits) -> Iterable[ObjectKey]:

@@ -13,7 +13,7 @@ from aiohttp import web
 from agent.cli.migration_text import is_complete
 from agent.core.addresses.http_url import parse
 from agent.core.migration.difference import MigrationAction, MigrationVerb
-from agent.core.migration.objects import queue_key
+from agent.core.migration.objects import ObjectKind, queue_key
 from agent.core.migration.selection import everything
 from agent.errors import AgentError, BrokerError, ConfigurationError, Place
 from agent.management.changing import DeclaringClient
@@ -30,6 +30,7 @@ from agent.migration.copying import (
     CopyRound,
     Follower,
     copy,
+    copy_once,
     half_made,
 )
 from agent.migration.reading import ClusterPair
@@ -49,14 +50,16 @@ class Api:
     failing: set[str] = field(default_factory=set)
     has_vhost: bool = True
     depths: dict[str, int] = field(default_factory=dict)
+    kind: str = "classic"
+    shows_depths: bool = True
 
     def _queue(self, name: str) -> dict[str, Any]:
         depth = {"messages": self.depths[name]} if name in self.depths else {}
-        return {"name": name, "durable": True, "arguments": {}, "type": "classic", **depth}
+        return {"name": name, "durable": True, "arguments": {}, "type": self.kind, **depth}
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/api/")
-        if self.is_down:
+        if self.is_down or (not self.shows_depths and request.query_string == "columns=name,messages"):
             return web.json_response({"error": "down"}, status=500)
         if request.method == "PUT":
             return self._put(path)
@@ -224,6 +227,15 @@ async def test_quorum_queues_of_which_no_messages_are_shown_are_half_made(
         half = await half_made(target, {queue_key("v", "a"), queue_key("v", "b")}, sleep)
     assert half == {queue_key("v", name) for name in found}
     assert slept == [0, *[LOOK_EVERY] * (looks - 1)]
+
+
+async def test_an_account_is_given_though_the_target_fails_afterwards() -> None:
+    source, target = Api(["a", "b"], kind="quorum"), Api(["a"], kind="quorum", shows_depths=False)
+    async with served(source.answer) as here, served(target.answer) as there:
+        urls = [[parse(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
+        async with ManagementClient(urls[0], where="source") as reading, DeclaringClient(urls[1]) as declaring:
+            found = await copy_once(ClusterPair(reading, declaring), SELECTION)
+    assert (dict(found.account.done), found.account.left) == ({ObjectKind.QUEUE: 1}, {})
 
 
 async def test_a_refusal_is_one_with_several_addresses_too() -> None:

@@ -27,7 +27,11 @@ class Broker:
             "queues/v": [{**QUEUE, "message_stats": STATS}],
         }
 
+        self.now, self.takes = 100.0, 0.0
+
     async def answer(self, request: web.Request) -> web.Response:
+        if request.match_info["path"].startswith("queues/"):
+            self.now += self.takes
         return web.json_response(self.answers[request.match_info["path"]])
 
     async def looks(self, *changes: dict[str, Any]) -> list[QueueFigures]:
@@ -99,3 +103,30 @@ def test_a_queue_that_was_down_is_another_one() -> None:
 def test_nodes_that_do_not_say_for_how_long_they_have_run() -> None:
     with pytest.raises(TransientError):
         asyncio.run(Broker().looks({"nodes": [{"name": "a", "running": True}]}))
+
+
+@pytest.mark.parametrize(
+    ("takes", "vhosts", "expected"),
+    [
+        ([1.0, 1.0], 1, ["", ""]),
+        ([1.0] * 2, 31, ["to look at all vhosts took 31 s"] * 2),
+        ([9.0, 0.0, 0.0, 0.0, 0.0, 0.0], 1, ["a list of queues took over 8 s"] * 5 + [""]),  # given again for 45 s
+    ],
+)
+async def test_figures_that_may_be_too_old(takes: list[float], vhosts: int, expected: list[str]) -> None:
+    """Each look is ten seconds after the one before."""
+    broker = Broker()
+    names = [f"v{number}" for number in range(vhosts)]
+    broker.answers |= {f"queues/{name}": [QUEUE] for name in names}
+    async with (
+        served(broker.answer) as port,
+        ManagementClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+    ):
+        figures, found = ClusterFigures(client, lambda: broker.now), []
+        for broker.takes in takes:
+            await figures.look(names)
+            found.append(figures.why_old)
+            broker.now += 10
+    assert [why.startswith(text) and bool(why) == bool(text) for why, text in zip(found, expected, strict=True)] == [
+        True
+    ] * len(expected)
