@@ -69,9 +69,9 @@ class WholeMove:
         return self.scene.start(step, *where, output=self.scene.directory / "out")
 
     def killed(self, process: Started, origin: Node) -> None:
-        """By -9, once its source's figures, which are a second late, show what it has in flight."""
+        """By -9, once its source's figures show what it has in flight: those of quorum queues come every 5 seconds."""
         process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
+        time.sleep(8)
         for name, (_, unacknowledged) in self.figures(origin).items():
             self.in_flight[name] += unacknowledged
         process.send_signal(signal.SIGKILL)
