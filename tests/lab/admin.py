@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from tests.lab.leftovers import Leftovers
 
-TIMEOUT: Final = 30.0
+TIMEOUT: Final = 60.0  # a vhost is made on all nodes of a cluster before the answer comes
 ALL: Final = ".*"
 
 
