@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from tests.lab.leftovers import Leftovers
 
-TIMEOUT: Final = 60.0  # a vhost is made on all nodes of a cluster before the answer comes
+TIMEOUT: Final = 30.0
 ALL: Final = ".*"
 
 

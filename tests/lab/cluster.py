@@ -67,5 +67,8 @@ class Cluster:
         }
 
     def _is_whole(self) -> bool:
+        """Also that each has come to the end of its start: other nodes miss a vhost that is made before, and whoever
+        asked for it waits 45 s in vain."""
         all_nodes = {node.erlang_name for node in self.nodes}
-        return all(seen == all_nodes for seen in self.running().values())
+        are_known = all(seen == all_nodes for seen in self.running().values())
+        return are_known and all(node.eval("rabbit:is_booted().") == "true" for node in self.nodes)
