@@ -42,14 +42,16 @@ def failing(
     there.publish(waiting)
 
     def again(breaks: Callable[[], object]) -> None:
+        """Once it is known again that messages are refused: what is returned more often before that is lost."""
         [before] = ask(agent, "/api/links")
 
-        def runs() -> bool:
+        def is_refused() -> bool:
             [found] = ask(agent, "/api/links")
-            return bool(found["status"] == "running" and found["since"] != before["since"])
+            runs = found["status"] == "running" and found["since"] != before["since"]
+            return bool(runs and (found["error"] or found["quarantined"] >= len(waiting)))
 
         breaks()
-        eventually(runs, what="it runs again")
+        eventually(is_refused, what="it runs again")
 
     return agent, again, proxy
 
