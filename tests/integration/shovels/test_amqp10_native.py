@@ -12,7 +12,7 @@ from tests.integration.conftest import start
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import named, parameter, parameters, running
-from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, Amqp10, lose_nothing
+from tests.integration.shovels.test_amqp10 import IN_CORE, KINDS, PLUGIN, WITH_PLUGIN, Amqp10, lose_nothing
 from tests.integration.shovels.test_resets import COUNT, ENDS, ProxyTo
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS
@@ -67,7 +67,11 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed
 @pytest.mark.timeout(300)
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("ten", "kind"),
+    [*((WITH_PLUGIN, kind) for kind in KINDS), pytest.param(IN_CORE, "both", marks=pytest.mark.versions)],
+    indirect=["ten"],
+)
 def test_twenty_thousand_messages_and_twenty_cuts(
     agent_of: AgentOf, here: Site, ten: Amqp10, proxy_to: ProxyTo, *, kind: str, end: str
 ) -> None:
