@@ -121,9 +121,9 @@ def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_many_small_batches_are_kept_as_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Of seven days that are read one by one; lines that come late for one of them change what they have to."""
+    """Of ten days that are read one by one; lines that come late for one of them change what they have to."""
     export, output, whole = tmp_path / "export", tmp_path / "report", tmp_path / "whole"
-    for day in range(7):
+    for day in range(10):
         start = day * DAY
         write(export, line(start, "started"), *heartbeats(start + 10, start + 600), line(start + 5, "running"))
         Store(spark, f"{output}/{STORE}", [str(export)]).catch_up()
