@@ -9,7 +9,6 @@ Why: docs/decisions/0035-names-over-255-bytes.md
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +21,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
+from agent.amqp.wire.refusal_texts import is_stream, shows_replication, unlike
 from agent.core import fields
 from agent.core.rules import declarations, names
 from agent.errors import BrokerError, Failure
@@ -39,7 +39,6 @@ _METHODS: Final = {
     "exchange": (methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK),
 }
 
-_DIFFERS = "PRECONDITION_FAILED - inequivalent arg "  # behind it comes which, and then names
 _AT_ONCE = 256  # a refusal closes its channel, so each request has its own
 _SPARES = 8
 
@@ -169,7 +168,6 @@ async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call 
 
 NO_TYPE: Final = "asked by federation-agent"
 """Brokers refuse this type for every queue, so asking declares none, even if the queue is gone by now."""
-REPLICATED: Final = frozenset({"quorum", "stream"})
 
 
 async def is_replicated(connection: Connection, queue: str) -> bool | None:
@@ -189,11 +187,11 @@ async def why_not_emptied(connection: Connection, queue: str) -> str:
     all cases in which `is_replicated` doesn't know."""
     for durable in (True, False):
         text = str(await _refuse_type(connection, queue, durable=durable))
-        if text.startswith(f"{_DIFFERS}'auto_delete'"):
+        if unlike(text) == "auto_delete":
             return "is an auto-delete queue: it is deleted with its last consumer, and what stays in it"
-        if text.endswith("but current is 'stream'"):
+        if is_stream(text):
             return "is a stream, of which nothing is ever taken away: copy it by a shovel with x-stream-offset"
-        if not text.startswith(f"{_DIFFERS}'durable'"):
+        if unlike(text) != "durable":
             break
     return ""
 
@@ -205,15 +203,3 @@ async def _refuse_type(connection: Connection, queue: str, *, durable: bool) -> 
     asked = ((declarations.TYPE, fields.text(NO_TYPE)),)
     found = await declare(connection, "queue", queue, durable=durable, arguments=asked)
     return found if isinstance(found, ChannelClosedError) else None
-
-
-def shows_replication(text: str, queue: str, vhost: str) -> bool | None:
-    """True if the text of a refusal shows that the queue is replicated, None if it shows neither. Replicated queues are
-    durable, and never deleted automatically."""
-    where = re.escape(f"for queue '{queue}' in vhost '{vhost}': ")
-    if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
-        return False
-    found = re.search(
-        f"inequivalent arg '{declarations.TYPE}' {where}received .* but current is (?:none|'([a-z_]+)')$", text
-    )
-    return None if found is None else found[1] in REPLICATED

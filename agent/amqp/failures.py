@@ -6,14 +6,25 @@ Why: docs/decisions/0040-failures-are-values.md
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms
-from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, backend_failed, user_of
+from agent.amqp.wire.refusal_texts import (
+    ACCESS_REFUSED,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    OpeningRefusal,
+    alarm_of,
+    is_consumed_by_another,
+    is_over_user_id,
+    opening_refusal,
+    user_of,
+)
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
@@ -28,21 +39,16 @@ __all__ = [
     "NoAccessError",
     "alarm_of",
     "blames_message",
+    "is_consumed_by_another",
     "lost",
     "one_line",
     "opening_failed",
     "update_failed",
 ]
 
-RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 405, 406, 530
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _OVER_A_MESSAGE = frozenset({PRECONDITION_FAILED, 503})
-_USER_ID = "ACCESS_REFUSED - user_id property set to "
 _TLS_ALERT = b"\x15\x03"
-_NO_VHOST = "NOT_ALLOWED - vhost "
-_NO_ACCESS = "NOT_ALLOWED - access to vhost "
-_LIMIT = re.compile(r"limit \(\d+\) is reached$")
-_ONLY_LOCAL = "can only connect via localhost"
 
 
 class NoAccessError(PermanentError):
@@ -76,14 +82,6 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
             return lost(error, where=where)
 
 
-def alarm_of(reason: str) -> FailureKind:
-    """The kind of alarm that makes a broker take no messages, by its own reason: `low on memory`, `low on disk`, `low
-    on memory & disk`."""
-    if "memory" in reason:
-        return FailureKind.MEMORY_ALARM
-    return FailureKind.DISK_ALARM if "disk" in reason else FailureKind.BLOCKED
-
-
 def blames_message(error: BrokerError) -> bool:
     """True if a broker closed a connection, or the channel, because of data that it read: a message may be the cause.
 
@@ -97,8 +95,7 @@ def blames_message(error: BrokerError) -> bool:
         if isinstance(cause, ConnectionClosedError):
             return cause.code in _OVER_WHAT_WAS_READ
         if isinstance(cause, ChannelClosedError):
-            is_of_another = cause.code == ACCESS_REFUSED and str(cause).startswith(_USER_ID)
-            return is_of_another or cause.code in _OVER_A_MESSAGE
+            return is_over_user_id(cause.code, str(cause)) or cause.code in _OVER_A_MESSAGE
         cause = cause.__cause__
     return False
 
@@ -114,35 +111,35 @@ def _not_amqp(begin: bytes) -> str:
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
     """The error for a refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
-    said = text.replace(f"'{vhost}'", "''", 1).replace(f"'{user}'", "''", 1)  # a name may read like a reason
     about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
-    if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
-        return PermanentError(
-            f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
-        )
-    if _LIMIT.search(said.rpartition("'")[2]):  # behind a certificate's name, too
-        return TransientError(f"{where}: a limit on connections is reached: {text}")
     refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
-    if code == ACCESS_REFUSED and said.endswith(_ONLY_LOCAL):
-        return PermanentError(
-            f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
-        )
-    if code == ACCESS_REFUSED and mechanism is Mechanism.EXTERNAL:
-        return PermanentError(
-            f"{where}: login by client certificate refused: "
-            "check that the certificate's name is a user there (ssl_cert_login_from)",
-            facts=Failure(FailureKind.LOGIN, vhost=vhost),
-        )
-    if code == ACCESS_REFUSED:
-        return PermanentError(
-            f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
-        )
-    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and not backend_failed(said):
-        who = user_of(text) or user  # a certificate's isn't that of the URI
-        return NoAccessError(
-            f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",
-            facts=replace(about, kind=FailureKind.PERMISSION, user=who),
-        )
+    match opening_refusal(code, text, user=user, vhost=vhost):
+        case OpeningRefusal.NO_VHOST:
+            return PermanentError(
+                f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
+            )
+        case OpeningRefusal.NO_ACCESS:
+            who = user_of(text) or user  # a certificate's isn't that of the URI
+            return NoAccessError(
+                f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",
+                facts=replace(about, kind=FailureKind.PERMISSION, user=who),
+            )
+        case OpeningRefusal.LIMIT:
+            return TransientError(f"{where}: a limit on connections is reached: {text}")
+        case OpeningRefusal.ONLY_LOCAL:
+            return PermanentError(
+                f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
+            )
+        case OpeningRefusal.LOGIN if mechanism is Mechanism.EXTERNAL:
+            return PermanentError(
+                f"{where}: login by client certificate refused: "
+                "check that the certificate's name is a user there (ssl_cert_login_from)",
+                facts=replace(refused, user=""),
+            )
+        case OpeningRefusal.LOGIN:
+            return PermanentError(
+                f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
+            )
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 
 

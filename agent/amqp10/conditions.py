@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from agent.amqp.wire.refusal_texts import is_forced
 from agent.amqp10.performatives import Performed
 from agent.amqp10.types import Value
 
@@ -26,7 +27,6 @@ _CODES: Final = {
     "amqp:not-implemented": (540, "NOT_IMPLEMENTED"),
     "amqp:internal-error": (541, "INTERNAL_ERROR"),
 }
-_FORCED: Final = "Connection forced"
 _WITHOUT_A_REASON: Final = "amqp:connection:forced"
 
 
@@ -44,6 +44,6 @@ def refusal_of(error: Performed | Value | None) -> PeerRefusal:
     if isinstance(error, Performed):
         condition, text = error["condition"], error["description"] or ""
     code, name = _CODES.get(condition, _CLOSED)
-    if text.startswith(_FORCED):  # RabbitMQ calls it an internal error, and no message is to blame
+    if is_forced(text):  # no message is to blame
         code, name = _CLOSED
     return PeerRefusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)

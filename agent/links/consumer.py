@@ -11,11 +11,11 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.splice import DeliveryForwarder, PublishTracker
-from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
+from agent.amqp.wire.refusal_texts import is_consumed_by_another, is_stream_refusing_priority
 from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names
 from agent.errors import AgentError, BrokerError, PermanentError
@@ -24,7 +24,6 @@ from agent.links.window import Window
 
 FULL_PATIENCE: Final = 1.0
 BETWEEN_LOOKS: Final = 0.005
-STREAM_TYPE: Final = " of queue type rabbit_stream_queue"  # at the end of a refusal's text
 
 
 class ServedElsewhereError(AgentError):
@@ -187,26 +186,14 @@ class Consumer:
             await asyncio.shield(self._consumed)
         except ChannelClosedError as error:
             queue = self._options.queue
-            if is_consumed_by_another(error):
+            if is_consumed_by_another(error.code, str(error)):
                 raise ServedElsewhereError(f"{self._up.where}: {queue!r} is consumed by another", queue) from error
-            if is_stream_refusing(error):
+            if is_stream_refusing_priority(error.code, str(error)):
                 raise PermanentError(
                     f"{self._up.where}: {queue!r} is a stream, which takes no x-priority, and nothing of which is ever "
                     "taken away: copy it by a shovel with x-stream-offset in src-consumer-args"
                 ) from error
             raise refusal(self._up, f"consuming from {queue!r}", error) from error
-
-
-def is_consumed_by_another(error: ChannelClosedError) -> bool:
-    """True if another consumer has the queue for itself. Only the beginning of the text is compared, as a long name
-    leaves no room for the rest; a missing permission has another text."""
-    return error.code == ACCESS_REFUSED and str(error).startswith("ACCESS_REFUSED - queue '")
-
-
-def is_stream_refusing(error: ChannelClosedError) -> bool:
-    """True if a stream refuses a priority, which consumers of queue links have. A long name leaves no room for the
-    queue's type."""
-    return error.code == PRECONDITION_FAILED and "'x-priority'" in str(error) and str(error).endswith(STREAM_TYPE)
 
 
 class DiscardDeliveries:

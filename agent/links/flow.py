@@ -18,7 +18,7 @@ from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Chooser, Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
-from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
+from agent.amqp.failures import ACCESS_REFUSED, blames_message, is_consumed_by_another, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
@@ -27,7 +27,7 @@ from agent.core.links.poison_search import Watch
 from agent.core.links.rate_limit import RateLimit
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
-from agent.links.consumer import Consumer, DiscardDeliveries, is_consumed_by_another
+from agent.links.consumer import Consumer, DiscardDeliveries
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.throttle import Throttle
 from agent.links.window import Window
@@ -265,7 +265,7 @@ class Flow:
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
             return error
         side = self._down if is_downstream else self._up
-        may_pass = is_consumed_by_another(error) or blames_message(error)
+        may_pass = is_consumed_by_another(error.code, str(error)) or blames_message(error)
         kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
         explained = kind(f"{side.where}: {one_line(str(error))}")
         explained.__cause__ = error

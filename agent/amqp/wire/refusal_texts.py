@@ -1,5 +1,7 @@
-"""Reads the text with which a broker closes a channel, and returns its facts. Such texts are read here and nowhere
-else: only they name the object, and before 4.0 none names the permission that is missing.
+"""Reads the texts with which brokers refuse something. They are read here and nowhere else: only they name the object,
+before 4.0 none names the permission that is missing, and one code stands for several reasons.
+
+A name in a text is a tenant's, and may read like a reason: so only what comes before and after names decides.
 
 Why: docs/decisions/0040-failures-are-values.md
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from agent.amqp.wire import methods
@@ -15,7 +18,10 @@ from agent.errors import Failure, FailureKind
 
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
+RESOURCE_LOCKED: Final = 405
+PRECONDITION_FAILED: Final = 406
 RESOURCE_ERROR: Final = 506
+NOT_ALLOWED: Final = 530
 _OBJECT: Final = re.compile(r"(ACCESS_REFUSED - )access to (exchange|queue) '(.{0,255}?)' in vhost ")
 _TOPIC: Final = re.compile(r"(ACCESS_REFUSED - )access to topic '")
 _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")
@@ -44,6 +50,49 @@ _ALWAYS: Final = {
     (methods.BASIC_PUBLISH.ids, "exchange"): "write",
 }
 _BETWEEN_EXCHANGES: Final = frozenset({methods.EXCHANGE_BIND.ids, methods.EXCHANGE_UNBIND.ids})
+_NO_VHOST: Final = "NOT_ALLOWED - vhost "
+_NO_ACCESS: Final = "NOT_ALLOWED - access to vhost "
+_LIMIT: Final = re.compile(r"limit \(\d+\) is reached$")
+_ONLY_LOCAL: Final = "can only connect via localhost"
+_USER_ID: Final = "ACCESS_REFUSED - user_id property set to "
+_CONSUMED: Final = "ACCESS_REFUSED - queue '"
+_UNLIKE: Final = re.compile(r"PRECONDITION_FAILED - inequivalent arg '(\w+)'")
+_NO_PRIORITY: Final = re.compile(r"'x-priority'.* of queue type rabbit_stream_queue$", re.DOTALL)
+_FORCED: Final = "Connection forced"
+REPLICATED: Final = frozenset({"quorum", "stream"})
+
+
+class OpeningRefusal(StrEnum):
+    """The reasons for which a broker opens no connection."""
+
+    NO_VHOST = "no vhost"
+    NO_ACCESS = "no access"
+    LIMIT = "limit"
+    ONLY_LOCAL = "only local"
+    LOGIN = "login"
+    OTHER = "other"
+
+
+def opening_refusal(code: int, text: str, *, user: str, vhost: str) -> OpeningRefusal:
+    """The reason for a refusal while a connection of the user is being opened."""
+    unnamed = text.replace(f"'{vhost}'", "''", 1).replace(f"'{user}'", "''", 1)
+    if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
+        return OpeningRefusal.NO_VHOST
+    if _LIMIT.search(unnamed.rpartition("'")[2]):  # behind a certificate's name, too
+        return OpeningRefusal.LIMIT
+    if code == ACCESS_REFUSED:
+        return OpeningRefusal.ONLY_LOCAL if unnamed.endswith(_ONLY_LOCAL) else OpeningRefusal.LOGIN
+    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and not backend_failed(unnamed):
+        return OpeningRefusal.NO_ACCESS
+    return OpeningRefusal.OTHER
+
+
+def alarm_of(reason: str) -> FailureKind:
+    """The kind of alarm that makes a broker take no messages, by its own reason: `low on memory`, `low on disk`, `low
+    on memory & disk`."""
+    if "memory" in reason:
+        return FailureKind.MEMORY_ALARM
+    return FailureKind.DISK_ALARM if "disk" in reason else FailureKind.BLOCKED
 
 
 def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
@@ -97,6 +146,49 @@ def refuses_topic(text: str, values: Mapping[str, Any]) -> bool:
     key doesn't count."""
     found = _REFUSED_TOPIC.match(text)
     return found is not None and BACKEND_FAILED not in text[found.end() + len(values.get("routing_key", "")) :]
+
+
+def is_over_user_id(code: int, text: str) -> bool:
+    """True if a message may not bear the user id that it has."""
+    return code == ACCESS_REFUSED and text.startswith(_USER_ID)
+
+
+def is_consumed_by_another(code: int, text: str) -> bool:
+    """True if another consumer has the queue for itself. Only the beginning of the text is compared, as a long name
+    leaves no room for the rest; a missing permission has another text."""
+    return code == ACCESS_REFUSED and text.startswith(_CONSUMED)
+
+
+def is_stream_refusing_priority(code: int, text: str) -> bool:
+    """True if a stream refuses a consumer's priority. A long name leaves no room for the queue's type."""
+    return code == PRECONDITION_FAILED and _NO_PRIORITY.search(text) is not None
+
+
+def unlike(text: str) -> str:
+    """The property in which a queue or exchange differs from a declare that was refused; empty if it is another
+    refusal."""
+    found = _UNLIKE.match(text)
+    return found[1] if found is not None else ""
+
+
+def is_stream(text: str) -> bool:
+    """True if a declare of another type was refused because the queue is a stream."""
+    return text.endswith("but current is 'stream'")
+
+
+def shows_replication(text: str, queue: str, vhost: str) -> bool | None:
+    """True if the text of a refusal shows that the queue is replicated, None if it shows neither. Replicated queues are
+    durable, and never deleted automatically."""
+    where = re.escape(f"for queue '{queue}' in vhost '{vhost}': ")
+    if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
+        return False
+    found = re.search(f"inequivalent arg 'x-queue-type' {where}received .* but current is (?:none|'([a-z_]+)')$", text)
+    return None if found is None else found[1] in REPLICATED
+
+
+def is_forced(text: str) -> bool:
+    """True if an operator closed the connection: by AMQP 1.0 RabbitMQ calls it an internal error."""
+    return text.startswith(_FORCED)
 
 
 def _permission(ids: tuple[int, int], kind: str, name: str, values: Mapping[str, Any]) -> str:
