@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.core.export_event import FIELDS, FieldType
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the tables; it increases when a column is new, or changes its name or meaning: those of another one
 are made anew."""
 
@@ -64,14 +64,17 @@ LINK: Final = ("group", "link")
 STANDBY: Final = "standby"
 """As a link of each group, the verdict of the group's standby: no link has such an id."""
 REPORTER: Final = (*LINK, "agent")
+CAUSE: Final = ("reason", "error", "failure")
+"""Of a status: in one word, in a sentence, and as facts, which only lines of later agents have."""
 
+FAILURE_FIELDS: Final = ("kind", "side", "broker", "user", "vhost", "object", "object_type", "permission")
+FAILURE: Final = f"struct<{', '.join(f'{name}: string' for name in FAILURE_FIELDS)}>"
 _JSON_TYPES: Final[dict[FieldType, str]] = {
     FieldType.STRING: "string",
     FieldType.LONG: "bigint",
     FieldType.DOUBLE: "double",
     FieldType.BOOLEAN: "boolean",
-    FieldType.FAILURE: "struct<kind: string, side: string, broker: string, user: string, vhost: string, "
-    "object: string, object_type: string, permission: string>",
+    FieldType.FAILURE: FAILURE,
     FieldType.HISTOGRAM: "struct<le: array<double>, count: array<bigint>, sum: double>",
 }
 INPUT: Final = ", ".join(
@@ -81,13 +84,14 @@ INPUT: Final = ", ".join(
     ]
 )
 
+_CAUSE: Final = f"reason string, error string, failure {FAILURE}"
 KEPT_LINES: Final = ", ".join(
     [
         "ts bigint, seq bigint, status string, type string, told_in string, backlog bigint, `interval` bigint",
         "lag_is_critical boolean",
         *(f"{counter} bigint" for counter in COUNTERS),
         "why string, line string, file string, schema bigint, `group` string, agent string, link string, cell bigint",
-        "reason string, error string",
+        _CAUSE,
         *(f"{trait} string" for trait in LINK_ATTRIBUTES),
         f"unsettled bigint, growth bigint, waiting bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
         "cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
@@ -101,7 +105,7 @@ _BUCKET_SECONDS: Final = ", ".join(f"{bucket}_seconds decimal(18,6)" for bucket 
 
 TABLES: Final[dict[str, str]] = {
     "intervals": f"{_LINK_COLUMNS}, start timestamp, `end` timestamp, seconds decimal(18,6), bucket string, "
-    "status string, agent string, reason string, error string, date date",
+    f"status string, agent string, {_CAUSE}, date date",
     "availability": f"{_LINK_COLUMNS}, period string, start timestamp, `end` timestamp, {_BUCKET_SECONDS}, "
     "availability_percent double, availability_with_pauses_percent double, coverage_percent double, "
     "transitions bigint, incidents bigint, mttr_seconds decimal(18,6), mtbf_seconds decimal(18,6), "
@@ -112,7 +116,7 @@ TABLES: Final[dict[str, str]] = {
     "transfer_p99_seconds double, transfer_le array<double>, transfer_counts array<bigint>, peak_backlog bigint, "
     "date date",
     "incidents": f"{_LINK_COLUMNS}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
-    "down_seconds decimal(18,6), flaps bigint, status string, reason string, error string, agent string, "
+    f"down_seconds decimal(18,6), flaps bigint, status string, {_CAUSE}, agent string, "
     "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",
     "slo": f"{_LINK_COLUMNS}, objective string, measured_by string, target_percent double, window_days bigint, "
     "total double, bad double, attained_percent double, consumed_percent double, remaining_percent double, "

@@ -18,11 +18,11 @@ from agent.pipeline import options
 from agent.pipeline.findings.availability import timelines
 from agent.pipeline.findings.model import LinkIdentity, LinkTime, ReportFindings, TimeSpent
 from agent.pipeline.findings.publish import SLOTS, gather, summary
-from agent.pipeline.findings.report_tables import ReportTables
+from agent.pipeline.findings.report_tables import LONGEST, ReportTables
 from agent.pipeline.job import run
 from agent.pipeline.page.document import page
 from agent.pipeline.page.formatting import HARD, TO
-from agent.pipeline.schema import TABLES, Bucket
+from agent.pipeline.schema import FAILURE_FIELDS, TABLES, Bucket
 from agent.pipeline.spark import literal_table
 from agent.pipeline.window import Bounds, micros
 from tests.acceptance.command import ROOT
@@ -48,8 +48,9 @@ def fleet() -> Iterator[dict[str, Any]]:
     for number in range(3):
         kind = ("exchange", "queue", "shovel")[number]
         told: dict[str, Any] = {"link": f"shared-{number}", "upstream_cluster": "far", "error": "refused", "kind": kind}
+        facts = dict.fromkeys(FAILURE_FIELDS) | {"kind": "login", "user": HOSTILE * 100}
         yield line(0, "running", **told)
-        yield line(MIDNIGHT + 6 * HOUR + number, "backoff", backlog=7, reason="upstream_refused", **told)
+        yield line(MIDNIGHT + 6 * HOUR + number, "backoff", backlog=7, reason="upstream_refused", failure=facts, **told)
         yield line(MIDNIGHT + 7 * HOUR, "running", **told)
     for at, forwarded in ((1, 0), (MIDNIGHT + 100, 400), (MIDNIGHT + 200, 500)):
         transfer = {"le": BOUNDS, "count": [0, forwarded, forwarded, forwarded], "sum": 1.0}
@@ -106,6 +107,7 @@ def test_what_the_page_shows(made: Made) -> None:
     found = made.found
     [outage] = found.failures.outages
     assert (outage.scope, outage.name, outage.links, outage.error) == ("upstream", "far", 3, "refused")
+    assert outage.failure == dict.fromkeys(FAILURE_FIELDS) | {"kind": "login", "user": (HOSTILE * 100)[:LONGEST]}
     assert outage.span.start == micros(instant(MIDNIGHT + 6 * HOUR))
     assert [link.identity.link for link in found.worst[:3]] == ["shared-0", "shared-1", "shared-2"]
     assert [link.identity.kind for link in found.worst[:3]] == ["exchange", "queue", "shovel"]

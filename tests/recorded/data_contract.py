@@ -15,7 +15,7 @@ HEAD: Final = "# The tables of `federation-agent report` (docs/pipeline.md). Wri
 STANDARD: Final = "v3.1.0"
 LOGICAL: Final = {
     "string": "string", "bigint": "integer", "double": "number", "decimal": "number", "boolean": "boolean",
-    "timestamp": "timestamp", "date": "date", "array": "array",
+    "timestamp": "timestamp", "date": "date", "array": "array", "struct": "object",
 }  # fmt: skip
 OUTSIDE_BRACKETS: Final = re.compile(r",\s*(?![^<(]*[>)])")
 ROW: Final = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (?:(string|long|double|boolean) \| )?(.+?) \|$", re.MULTILINE)
@@ -66,6 +66,9 @@ def _column(name: str, kind: str, meaning: str | None) -> dict[str, Any]:
     if kind.startswith("array<"):
         element = kind.removeprefix("array<").removesuffix(">")
         found["items"] = {"logicalType": _logical(element), "physicalType": element}
+    if kind.startswith("struct<"):
+        inside = kind.removeprefix("struct<").removesuffix(">").split(", ")
+        found["properties"] = [_column(named, typed, None) for named, typed in (each.split(": ") for each in inside)]
     if name == "date":
         found |= {"partitioned": True, "partitionKeyPosition": 1}
     return found

@@ -15,7 +15,7 @@ from agent.pipeline.findings.report_tables import (
     identity_of,
     shortened,
 )
-from agent.pipeline.schema import LINK, SECOND, Bucket
+from agent.pipeline.schema import FAILURE, FAILURE_FIELDS, LINK, SECOND, Bucket
 from agent.pipeline.window import Bounds
 
 
@@ -24,6 +24,7 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
         "begin": fn.unix_micros("start"),
         "until": fn.unix_micros("end"),
         "error": shortened("error"),
+        "failure": _shortened_failure(),
         # An incident that no other link shares is its own outage.
         "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
     }
@@ -44,6 +45,11 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
         tuple(sorted(_costliest(by_outage, "of", most=outages), key=lambda one: one.span.start)),
         _most_severe(rows, most=incidents), disruption_count, tuple(costliest[:outages]),
     )  # fmt: skip
+
+
+def _shortened_failure() -> Column:
+    fields = (fn.substring(fn.col("failure")[name], 1, LONGEST).alias(name) for name in FAILURE_FIELDS)
+    return fn.when(fn.col("failure").isNotNull(), fn.struct(*fields)).alias("failure")
 
 
 def _first_link() -> list[Column]:
@@ -68,13 +74,15 @@ def _by_outage(rows: DataFrame) -> DataFrame:
         (fn.max("until") - fn.min("begin")).alias("longest"),
         fn.mode("reason", True).alias("reason"),
         fn.mode("error", True).alias("error"),
+        fn.mode("failure", True).alias("failure"),
     )
 
 
 def _repeated(by_outage: DataFrame) -> DataFrame:
     """Outages of the same links for the same reason, which are one line however often they came back."""
+    kind = fn.col("failure")["kind"].alias("failure_kind")
     of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("disruption_name"))
-    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason", "status").agg(
+    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason", kind, "status").agg(
         *_first_link(),
         fn.first("disruption_name").alias("disruption_name"),
         *_whole_span(),
@@ -83,6 +91,7 @@ def _repeated(by_outage: DataFrame) -> DataFrame:
         fn.sum("seconds").alias("seconds"),
         fn.max("longest").alias("longest"),
         fn.mode("error", True).alias("error"),
+        fn.mode("failure", True).alias("failure"),
     )  # fmt: skip
 
 
@@ -92,13 +101,14 @@ def _degraded(tables: ReportTables) -> DataFrame:
     inside = (start >= tables.within.start) & (start < tables.within.end)
     lasted = (fn.unix_micros("end") - start).alias("lasted")
     spans = tables.intervals().where((fn.col("bucket") == Bucket.DEGRADED) & inside).select(
-        *IDENTITY, "status", "reason", "error", lasted,
+        *IDENTITY, "status", "reason", "error", _shortened_failure(), lasted,
         start.alias("begin"), fn.unix_micros("end").alias("until"),
     )  # fmt: skip
     return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
         *identity_aggregates(),
         fn.mode("reason", True).alias("reason"),
         fn.mode("error", True).alias("error"),
+        fn.mode("failure", True).alias("failure"),
         fn.min("begin").alias("begin"),
         fn.max("until").alias("until"),
         (fn.max("until") >= tables.within.end).alias("open"),
@@ -117,6 +127,7 @@ def _behind(tables: ReportTables) -> DataFrame:
         *identity_aggregates(),
         fn.lit(None).cast("string").alias("reason"),
         fn.lit(None).cast("string").alias("error"),
+        fn.lit(None).cast(FAILURE).alias("failure"),
         fn.min(fn.unix_micros("start")).alias("begin"),
         fn.max(fn.unix_micros("end")).alias("until"),
         fn.lit(False).alias("open"),
@@ -144,6 +155,7 @@ def _by_origin(by_link: DataFrame) -> DataFrame:
         fn.max("longest").alias("longest"),
         fn.mode("reason", True).alias("reason"),
         fn.mode("error", True).alias("error"),
+        fn.mode("failure", True).alias("failure"),
     )
 
 
@@ -152,7 +164,7 @@ def _costliest(found: DataFrame, *ties: str, most: int) -> list[Disruption]:
         Disruption(
             row["status"], row["scope"], row["disruption_name"], identity_of(row), Bounds(row["begin"], row["until"]),
             row["open"], row["links"], row["times"], float(row["seconds"]), row["longest"] / SECOND, row["reason"],
-            row["error"],
+            row["error"], row["failure"] and row["failure"].asDict(),
         )
         for row in found.orderBy(fn.col("seconds").desc(), "begin", *ties).limit(most).collect()
     ]  # fmt: skip

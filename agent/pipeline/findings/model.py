@@ -130,6 +130,7 @@ class Disruption:
     longest: float
     reason: str | None
     error: str | None
+    failure: dict[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ def _outage(outage: Disruption) -> dict[str, Any]:
         "down_seconds": outage.seconds,
         "reason": outage.reason,
         "error": outage.error,
+        "failure": outage.failure,
     }
 
 
@@ -172,6 +173,8 @@ def _write_csv(tables: ReportTables, name: str, rows: DataFrame) -> None:
 def _text_column(name: str, kind: str) -> Column:
     if kind == "timestamp":
         return fn.date_format(name, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'").alias(name)
+    if kind.startswith("struct"):
+        return fn.to_json(name).alias(name)
     return fn.col(f"`{name}`").cast("string").alias(name)
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import ACCOUNTED_SINCE, SCHEMA, AgentStatus, EventType, StandbyVerdict
-from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, LINK_ATTRIBUTES, SECOND, STANDBY
+from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CAUSE, CELL, COUNTERS, INPUT, LINK_ATTRIBUTES, SECOND, STANDBY
 
 LATER = "later schema"
 MALFORMED = "malformed"
@@ -67,7 +67,7 @@ def checked(lines: DataFrame, *, file: Column) -> DataFrame:
         fn.unix_micros("ts").alias("ts"),
         # A cell includes its end and not its start, because a counter's increase happened before it was read.
         fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),
-        *("seq", "status", "reason", "error"),
+        *("seq", "status", *CAUSE),
         *LINK_ATTRIBUTES,
         *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
         fn.when(fn.col("schema") >= ACCOUNTED_SINCE, fn.coalesce("unsettled", fn.lit(0))).alias("unsettled"),

@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 from agent.core.export_event import EventType
 from agent.pipeline.schema import (
     BUCKETS,
+    CAUSE,
     CELL,
     LINK,
     LINK_ATTRIBUTES,
@@ -22,7 +23,7 @@ from agent.pipeline.schema import (
 )
 from agent.pipeline.window import Bounds
 
-_REPORTED = ("agent", "reason", "error", "backlog")
+_REPORTED = ("agent", *CAUSE, "backlog")
 _LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
 """Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
 critical: three sums for each status would be three times as many columns."""
@@ -69,10 +70,10 @@ def _joined_reports(reported: DataFrame) -> DataFrame:
         .agg(
             fn.min("ts").alias("start"),
             fn.max("valid_until").alias("end"),
-            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
+            fn.min_by(fn.struct(*CAUSE), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
-        .select(*REPORTER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
+        .select(*REPORTER, "status", "start", "end", "reported.*", "backlog", "lag_is_critical")
     )
 
 
@@ -132,7 +133,7 @@ def _merged_pieces(pieces: DataFrame) -> DataFrame:
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
     buckets = (fn.when(fn.col("status") == name, bucket.value) for name, bucket in BUCKETS.items())
     bucket = fn.coalesce(*buckets, fn.lit(Bucket.UNKNOWN.value))
-    details = ("reported.agent", "reported.reason", "reported.error")
+    details = (f"reported.{name}" for name in ("agent", *CAUSE))
     return (
         pieces.withColumn("changed", changed.cast("int"))
         .withColumn("number", fn.sum("changed").over(by_time))
@@ -178,7 +179,7 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
             fn.sum(fn.col("end") - fn.col("start")).alias("down"),
             # Attempts follow each other without a gap; a flap is a link that was up in between.
             fn.count_if((fn.col("flowed") > fn.col("ended")) & (gap <= merge_gap)).alias("flaps"),
-            fn.min_by(fn.struct("status", "reason", "error", "agent"), "start").alias("details"),
+            fn.min_by(fn.struct("status", *CAUSE, "agent"), "start").alias("details"),
             fn.max("backlog").alias("peak_backlog"),
         )
     )

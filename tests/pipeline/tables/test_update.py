@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from agent.core.export_event import SCHEMA
 from agent.pipeline import files, options
 from agent.pipeline.job import run
-from agent.pipeline.schema import TABLES
+from agent.pipeline.schema import FAILURE_FIELDS, TABLES
 from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 ODD = "a{b}[c]*?%20 d"  # a path that looks like a pattern
 HOUR = 3600
 END = 48 * HOUR  # from noon before the night in which Berlin's clocks are put forward to noon after the next
-FAILED: dict[str, Any] = {"reason": "failed", "error": "login refused"}
+FACTS: dict[str, str | None] = dict.fromkeys(FAILURE_FIELDS) | {"kind": "refused", "side": "upstream", "user": "eve"}
+FAILED: dict[str, Any] = {"reason": "failed", "error": "login refused", "failure": FACTS}
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,9 @@ def test_incidents(made: Report) -> None:
         "login refused",
         9,
     )
+    assert night["failure"].asDict() == FACTS
+    [down] = made.rows("intervals", link="night", bucket="down")
+    assert down["failure"].asDict() == FACTS
     shared = [row for (link, _), row in found.items() if link.startswith("shared")]
     assert {(row["outage_scope"], row["outage_name"], row["outage_links"]) for row in shared} == {
         ("upstream", "far", 3)
