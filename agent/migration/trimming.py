@@ -121,7 +121,7 @@ class Trimming:
                 rule = replace(self.rule, timeout=timeout)
                 self._copies[key] = _Copy(StandbyTrim(rule, at), timeout)
             try:
-                doubt = await self._look(key, source, copy, at)
+                doubt = await self._look(key, source, copy, at, by_age_only=terms.by_age_only.get(key, ""))
             except BrokerError as error:
                 await self._release(self._copies[key])
                 doubt = str(error)
@@ -145,7 +145,9 @@ class Trimming:
             self._vhosts[vhost] = known = _Vhost(connection, self.clock())
         return "" if self.clock() - known.since >= self.rule.late else str(TrimDoubt.NEW)
 
-    async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float) -> str:
+    async def _look(
+        self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float, *, by_age_only: str
+    ) -> str:
         known = self._copies[key]
         allowed = known.trim.look(
             now,
@@ -154,7 +156,7 @@ class Trimming:
             taken=known.taken,
             held=-1 if source is None or source.unacknowledged is None else source.unacknowledged,
         )
-        trimmed = 0 if self.settings.trim_after is None else allowed.messages
+        trimmed = 0 if self.settings.trim_after is None or by_age_only else allowed.messages
         expired = 0 if self.settings.keep is None else known.trim.expired(now)
         most = max(trimmed, expired)
         head = known.head
@@ -174,6 +176,9 @@ class Trimming:
             return f"nothing is taken out of it: {StandingDoubt.PRIORITIES}"
         if known.head is None and most > 0 and not await self._hold(key, known, most):
             return CONSUMED_HERE
+        if by_age_only:
+            taken = "nothing" if self.settings.keep is None else "only what is older than `keep`"
+            return f"{taken} is taken out of it: {by_age_only}"
         return "" if self.settings.trim_after is None else (allowed.doubt or "")
 
     async def _hold(self, key: ObjectKey, known: _Copy, most: int) -> bool:

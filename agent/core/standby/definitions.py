@@ -1,4 +1,5 @@
-"""The definitions of a source's queue and of its copy that never allow a trim, or make less of it a proof.
+"""The definitions of a source's queue and of its copy that never allow a trim, or one by age only, or make less of it a
+proof.
 
 Why: docs/decisions/0068-standby-trim.md
 """
@@ -20,7 +21,7 @@ FEWEST: Final = 3
 
 
 class StandingDoubt(StrEnum):
-    """The reason why a queue is never trimmed as it is defined now."""
+    """The reason why a queue is never trimmed as it is defined now, or by the age of copies only."""
 
     STREAM = "it is a stream, which consumers don't empty"
     PRIORITIES = "the standby's queue has priorities, so the first messages in it aren't the oldest"
@@ -41,6 +42,10 @@ class StandingDoubt(StrEnum):
     DEAD_LETTERED_HERE = (
         "a queue of the standby dead-letters into it, so its messages may be here before they are in the source's queue"
     )
+
+
+OF_THE_SOURCE: Final = frozenset({StandingDoubt.RETURNED, StandingDoubt.DEAD_LETTERED})
+"""What the source still holds isn't known of these, but how old the copies are: `keep` holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,11 @@ def standing_doubt(
         return StandingDoubt.LIMITED
     if copy.consumers:
         return StandingDoubt.CONSUMED
+    if copy.dead_letters:
+        return StandingDoubt.DEAD_LETTERED_HERE
     if any(name.startswith("delayed-retry") for name in source.settings):
         return StandingDoubt.RETURNED
-    if source.dead_letters:
-        return StandingDoubt.DEAD_LETTERED
-    return StandingDoubt.DEAD_LETTERED_HERE if copy.dead_letters else None
+    return StandingDoubt.DEAD_LETTERED if source.dead_letters else None
 
 
 def consumer_timeout(source: QueueDefinition, after: float) -> float | None:

@@ -17,7 +17,7 @@ from agent.core.migration.objects import (
     type_of,
 )
 from agent.core.standby.copies import DEAD_LETTERS, ENDS, QueueLimits, reached
-from agent.core.standby.definitions import QueueDefinition, consumer_timeout, standing_doubt
+from agent.core.standby.definitions import OF_THE_SOURCE, QueueDefinition, consumer_timeout, standing_doubt
 from agent.core.standby.settings import StandbySettings
 
 _KEY: Final = "dead-letter-routing-key"
@@ -28,10 +28,11 @@ AUTO_DELETE: Final = "it is deleted automatically with its last consumer, even w
 
 @dataclass(frozen=True, slots=True)
 class TrimTerms:
-    """The reasons why nothing is taken out of queues, and of the others the seconds after which the source takes back
-    what isn't acknowledged; None if it may never."""
+    """The reasons why nothing is taken out of queues, or only what is older than `keep`; and of those that aren't
+    `never` trimmed the seconds after which the source takes back what isn't acknowledged, None if it may never."""
 
     never: Mapping[ObjectKey, str] = field(default_factory=dict)
+    by_age_only: Mapping[ObjectKey, str] = field(default_factory=dict)
     timeouts: Mapping[ObjectKey, float | None] = field(default_factory=dict)
 
 
@@ -50,6 +51,7 @@ def trim_terms(
     there, unknown = _by_default_exchange(of), _unknown(of, source)
     here = reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
+    by_age_only: dict[ObjectKey, str] = {}
     timeouts: dict[ObjectKey, float | None] = {}
     for key, of_copy in copies.items():
         limits = of[key]
@@ -59,13 +61,14 @@ def trim_terms(
         kind = type_of(wanted[key])
         at_source = QueueDefinition(kind, limits, _short(source.release), dead_letters=key in there)
         copy = QueueDefinition(kind, of_copy, _short(release), dead_letters=key in here)
-        if (doubt := standing_doubt(at_source, copy, sees_priorities=True)) is not None:
+        doubt = standing_doubt(at_source, copy, sees_priorities=True)
+        if doubt is not None and doubt not in OF_THE_SOURCE:
             never[key] = str(doubt)
-        elif key.vhost in unknown:
-            never[key] = unknown[key.vhost]
+        elif doubt is not None or key.vhost in unknown:
+            by_age_only[key] = unknown[key.vhost] if doubt is None else str(doubt)
         given = settings.consumer_timeout
         timeouts[key] = None if given is None else consumer_timeout(at_source, given)
-    return TrimTerms(never, timeouts)
+    return TrimTerms(never, by_age_only, timeouts)
 
 
 def _short(release: Release) -> tuple[int, int]:

@@ -40,6 +40,7 @@ class Trimmed:
         self.trimming = trimming
         self.key = queue_key(here.vhost, "q")
         self.doubts: dict[str, str] = {}
+        self.terms = TrimTerms()
 
     async def look(self, seconds: float, *, depth: int | None = None) -> None:
         """For so long, or until the copy has so many messages."""
@@ -54,9 +55,8 @@ class Trimmed:
                 with suppress(TransientError):  # one that has just started has no figures of its nodes
                     of_source = (await sides[0].look([self.there.vhost])).get((self.there.vhost, "q"))
                     of_copy = (await sides[1].look([self.here.vhost])).get((self.here.vhost, "q"))
-                    found = await self.trimming.look(
-                        {self.key: (of_source, of_copy)}, TrimTerms(), self.trimming.clock()
-                    )
+                    figures = {self.key: (of_source, of_copy)}
+                    found = await self.trimming.look(figures, self.terms, self.trimming.clock())
                     self.doubts = {key.name: doubt for key, doubt in found.items()}
         assert depth is None, self.doubts
 
@@ -113,6 +113,24 @@ def test_copies_that_are_too_old_go_unless_somebody_consumes_from_them(here: Sit
             assert trimmed.doubts == {"q": CONSUMED_HERE}
         await trimmed.trimming.close()
         assert here.take(1) == ["5"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.thorough
+def test_where_the_source_proves_nothing_copies_go_by_their_age(here: Site, there: Site) -> None:
+    """The source is seen empty, after which they would go within half a minute."""
+
+    async def work() -> None:
+        trimmed = made(there, here, after=1, keep=60)
+        trimmed.terms = TrimTerms(by_age_only={trimmed.key: "it may come back"})
+        await trimmed.look(20)
+        here.publish(map(str, range(5)))
+        await trimmed.look(45)
+        assert here.node.admin.get("queues", here.vhost, "q")["messages"] == 5
+        assert trimmed.doubts == {"q": "only what is older than `keep` is taken out of it: it may come back"}
+        await trimmed.look(DEADLINE, depth=0)
+        await trimmed.trimming.close()
 
     asyncio.run(work())
 
