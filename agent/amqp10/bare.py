@@ -30,6 +30,8 @@ _LARGE_LIST: Final = struct.Struct(">BII")
 _NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
+_OFFSET: Final = b"x-stream-offset"  # where a message stood in the stream that it comes from
+_FIRST_ANNOTATIONS: Final = 1024  # bytes of them that are looked at
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
 
@@ -59,7 +61,10 @@ class BareMessages:
             kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
         if (content := content_of(DELIVERY_ANNOTATIONS, message, at)) is not None:
             at = types.skip(message, content)
-        return Taken(NO_PROPERTIES, kept + message[at:], is_redelivered, NO_ADDRESS)
+        rest = message[at:]
+        if rest.find(_OFFSET, 0, _FIRST_ANNOTATIONS) >= 0 and content_of(MESSAGE_ANNOTATIONS, rest, 0) is not None:
+            rest = _without_offset(rest)
+        return Taken(NO_PROPERTIES, kept + rest, is_redelivered, NO_ADDRESS)
 
     def _kept(self, header: bytes) -> tuple[bytes, bool]:
         if len(self._headers) >= _MOST_HEADERS:
@@ -68,6 +73,14 @@ class BareMessages:
         kept = HEADER.encode(**{name: fields[name] for name in _OF_MESSAGES})
         made = self._headers[header] = kept, fields["delivery_count"] > 0
         return made
+
+
+def _without_offset(message: bytes) -> bytes:
+    begin, after = find_sections(message).message_annotations
+    if after - begin > MOST_ANNOTATIONS:
+        return message
+    left = tuple(pair for pair in sections.pairs(message, (begin, after)) if pair[0].value != _OFFSET.decode())
+    return message[:begin] + sections.section(MESSAGE_ANNOTATIONS, Value("map", left)) + message[after:]
 
 
 def annotated(message: bytes, properties: bytes) -> bytes:

@@ -27,7 +27,7 @@ _CODES: Final = {
     "amqp:not-implemented": (540, "NOT_IMPLEMENTED"),
     "amqp:internal-error": (541, "INTERNAL_ERROR"),
 }
-_WITHOUT_A_REASON: Final = "amqp:connection:forced"
+_WITHOUT_A_REASON: Final = "no reason is given"
 
 
 class PeerRefusal(NamedTuple):
@@ -40,10 +40,13 @@ class PeerRefusal(NamedTuple):
 
 def refusal_of(error: Performed | Value | None) -> PeerRefusal:
     """The refusal in the `error` of a detach, end or close: none, or none that AMQP knows, is one without a reason."""
-    condition, text = _WITHOUT_A_REASON, ""
+    condition, text = "", ""
     if isinstance(error, Performed):
         condition, text = error["condition"], error["description"] or ""
     code, name = _CODES.get(condition, _CLOSED)
     if is_forced(text):  # no message is to blame
         code, name = _CLOSED
-    return PeerRefusal(code, f"{name} - {text.removeprefix(f'{name} - ') or condition}", condition)
+    said = text.removeprefix(f"{name} - ") or condition or _WITHOUT_A_REASON
+    if condition and condition not in _CODES and said != condition:
+        said = f"{said} ({condition})"
+    return PeerRefusal(code, f"{name} - {said}", condition)

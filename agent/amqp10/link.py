@@ -41,6 +41,9 @@ class SessionOwner(Protocol):
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         """Count what a message of a channel loses by being converted."""
 
+    def rejected(self, number: int, text: str) -> None:
+        """Note why the peer has rejected a message of a channel."""
+
     def shown(self, text: str) -> str:
         """A peer's text, without secrets, and no longer than 0-9-1 allows."""
 
@@ -79,6 +82,9 @@ class LinkSession(Protocol):
 
     def lost(self, reasons: Iterable[str]) -> None:
         """Count what a message loses by being converted."""
+
+    def rejected(self, text: str) -> None:
+        """Note why the peer has rejected a message."""
 
 
 class DoneNumbers:

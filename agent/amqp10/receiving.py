@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 from agent.amqp.wire import frames as wire
@@ -31,6 +32,7 @@ WIRE_FRAME: Final = 128 * 1024  # the frames that bodies are cut to for the data
 MOST_ABORTED: Final = 100  # between others that aren't settled
 _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
+_SETTLED: Final = 1  # snd-settle-mode
 _FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "d": "double", "V": "null"}
 _KEYS: Final = {"amqp:properties-filter": "symbol"}  # of the filters that aren't keyed by text
 _DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
@@ -42,6 +44,12 @@ _WHOLE: Final = frozenset({b"\x43\x42\x42", b"\x43\x41\x42", b"\x43\x42", b"\x43
 _UNREADABLE: Final = b"\x20\x00\xff\xff\xff\xff"
 """Properties with a table that is cut off: the data path refuses this message, and no other."""
 _BODY: Final = WIRE_FRAME - wire.OVERHEAD
+_SENDS_SETTLED: Final = PeerRefusal(
+    540,
+    "NOT_IMPLEMENTED - the source sends only settled messages, which are lost if the link fails: set ack-mode: no-ack "
+    "to take them so",
+    "",
+)
 
 
 def filter_set(arguments: Table) -> dict[str, Value] | None:
@@ -92,6 +100,7 @@ class ReceiverLink:
         self._asked: deque[int] = deque()  # the same for each limit that isn't answered
         self._partial: bytearray | None = None  # the message that comes in several transfers
         self._partial_id = 0
+        self._partial_format = 0
 
     @property
     def _unsettled(self) -> int:
@@ -183,6 +192,9 @@ class ReceiverLink:
     def attached(self, performed: Performed) -> None:
         if performed["source"] is None:
             return  # the reason follows, with its end
+        if performed["snd_settle_mode"] == _SETTLED and self._awaited is methods.BASIC_CONSUME_OK and not self._no_ack:
+            self._session.refuse(_SENDS_SETTLED)
+            return
         self._is_attached = True
         self._delivery_count = performed["initial_delivery_count"] or 0
         self._answer()
@@ -219,6 +231,7 @@ class ReceiverLink:
         if self._partial is None:
             self._count(performed["delivery_id"])
             self._partial, self._partial_id = bytearray(), performed["delivery_id"]
+            self._partial_format = performed["message_format"] or 0
         elif performed["delivery_id"] not in (None, self._partial_id):
             raise CodecError("a message that begins before the end of another")
         if performed["aborted"]:
@@ -232,7 +245,7 @@ class ReceiverLink:
         if not performed["more"]:
             message = bytes(self._partial)
             self._partial = None
-            self._deliver(message)
+            self._deliver(message, self._partial_format)
 
     def disposition(self, performed: Performed) -> None:
         """The peer settles what it sent. It reads in order, so it has read all that was said before that."""
@@ -321,14 +334,16 @@ class ReceiverLink:
         offset = next((former for last, former in self._runs if tag <= last), self._offset)
         return (tag + offset) % _SERIAL
 
-    def _deliver(self, message: bytes) -> None:
+    def _taken(self, message: bytes, message_format: int) -> Taken:
+        """What can't be read, or is of another format than AMQP's own, is marked."""
+        if not message_format:
+            with suppress(CodecError):  # a publisher may have made it so, and the peer may not have looked
+                return self._bare.take(message) if self._terminus.is_bare else self._converted(message)
+        return Taken(_UNREADABLE, message, False, NO_ADDRESS)
+
+    def _deliver(self, message: bytes, message_format: int = 0) -> None:
         self._last += 1
-        try:
-            properties, body, is_redelivered, address = (
-                self._bare.take(message) if self._terminus.is_bare else self._converted(message)
-            )
-        except CodecError:  # a publisher may have made it so, and the peer may not have looked
-            properties, body, is_redelivered, address = Taken(_UNREADABLE, message, False, NO_ADDRESS)
+        properties, body, is_redelivered, address = self._taken(message, message_format)
         number, size, feed = self._session.number, len(body), self._session.owner.feed
         delivery = self._prefix + _TAG_AND_FLAG.pack(self._last, is_redelivered) + address
         feed(wire.PREFIX.pack(wire.METHOD, number, len(delivery)))

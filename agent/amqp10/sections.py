@@ -18,7 +18,7 @@ MAX_BODY_SECTIONS: Final = 10_000
 HEADER: Final = described_list(
     "header",
     0x70,
-    "durable:boolean=false priority:ubyte=4 ttl:uint first_acquirer:boolean=false delivery_count:uint=0",
+    "durable:boolean priority:ubyte ttl:uint first_acquirer:boolean delivery_count:uint=0",
 )
 PROPERTIES: Final = described_list(
     "properties",
@@ -125,7 +125,8 @@ def content_of(code: int, message: bytes, at: int) -> int | None:
 
 
 def header(message: bytes, sections: Sections) -> Mapping[str, Any]:
-    """By name: `durable`, `priority`, `ttl` and so on; AMQP's defaults where they are absent."""
+    """By name: `durable`, `priority`, `ttl` and so on; None where they are absent, as no broker takes AMQP's defaults
+    for them: RabbitMQ's priority is then 0."""
     return _fields(HEADER, message, sections.header)
 
 

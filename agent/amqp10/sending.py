@@ -15,7 +15,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
-from agent.amqp10.conditions import PeerRefusal
+from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.conversion.message import to_10
 from agent.amqp10.link import DoneNumbers, LinkSession
 from agent.amqp10.performatives import Performed
@@ -142,6 +142,8 @@ class SenderLink:
             return
         first = performed["first"]
         last = first if performed["last"] is None else performed["last"]
+        if outcome is performatives.REJECTED and isinstance(state["error"], Performed):
+            self._session.rejected(refusal_of(state["error"]).text)
         if not performed["settled"]:
             self._session.send(performatives.DISPOSITION.encode(role=False, first=first, last=last, settled=True))
         self._confirm(first, last, methods.BASIC_ACK if outcome is performatives.ACCEPTED else methods.BASIC_NACK)

@@ -222,6 +222,9 @@ class TranslatedSession:
         """Count what a message loses by being converted."""
         self.owner.lost(self.number, reasons)
 
+    def rejected(self, text: str) -> None:
+        self.owner.rejected(self.number, text)
+
     @property
     def may_transfer(self) -> bool:
         return self._peer_window > 0 and not self.owner.is_full

@@ -237,6 +237,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def lost(self, number: int, reasons: Iterable[str]) -> None:
         self.wire.lost(number, reasons)
 
+    def rejected(self, number: int, text: str) -> None:
+        self.wire.rejected(number, self.shown(text))
+
     def shown(self, text: str) -> str:
         found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
         return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")

@@ -322,7 +322,8 @@ class PublishTracker:
             )
         if refused:
             oldest = f", the oldest {where}" if (where := self.refused.where) else ""
-            troubles.append(f"{refused} refused by the destination (is a queue there full?) and tried again{oldest}")
+            why = self._channel.rejection or "is a queue there full?"
+            troubles.append(f"{refused} refused by the destination ({why}) and tried again{oldest}")
         return "; ".join(filter(None, troubles))
 
     @property

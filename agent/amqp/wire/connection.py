@@ -196,6 +196,11 @@ class WireConnection(asyncio.BufferedProtocol):
             for reason in reasons:
                 channel.losses[reason] = channel.losses.get(reason, 0) + 1
 
+    def rejected(self, number: int, text: str) -> None:
+        """Note why a channel's last refused message was refused, where the protocol says so."""
+        if (channel := self._channels.get(number)) is not None:
+            channel.rejection = text
+
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self.inbound.forget(number)

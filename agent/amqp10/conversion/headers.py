@@ -54,6 +54,7 @@ _X: Final = b"x-"  # a header that begins with it is an annotation
 
 _CC: Final = b"CC"
 _CC_ANNOTATION: Final = b"x-cc"
+_OFFSET: Final = b"x-stream-offset"  # where a message stood in the stream that it comes from
 _RECEIVED: Final = b"timestamp_in_ms"
 _RECEIVED_ANNOTATION: Final = b"x-opt-rabbitmq-received-time"
 _DEATHS: Final = b"x-death"
@@ -104,7 +105,7 @@ def annotations_to_headers(
             text = value[5:]
             if value[:1] == b"S" and len(text) <= MAX_SHORT and is_text(text):
                 texts[name] = text
-        elif not name.startswith(_INTERNAL):
+        elif not name.startswith(_INTERNAL) and name != _OFFSET:
             _add(headers, _CC if name == _CC_ANNOTATION else name, value, losses)
     return texts
 

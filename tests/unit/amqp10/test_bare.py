@@ -20,7 +20,26 @@ def test_what_counts_at_one_hop_is_left_out() -> None:
     header = sections.HEADER.encode(durable=True, ttl=7, delivery_count=2, first_acquirer=True)
     taken = BareMessages().take(header + hop + body)
     assert taken.is_redelivered
-    assert taken.body == sections.HEADER.encode(durable=True, ttl=7, priority=4) + body
+    assert taken.body == sections.HEADER.encode(durable=True, ttl=7) + body
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"durable": False}, {"durable": True}, {"priority": 0}, {"priority": 4, "ttl": 9}]
+)
+def test_a_header_says_no_more_than_before(fields: dict[str, object]) -> None:
+    """A priority that nobody gave would be one: brokers take 4 for more than none."""
+    header = sections.HEADER.encode(**fields)
+    assert BareMessages().take(header + message(b"x")).body == header + message(b"x")
+
+
+def test_the_place_in_a_stream_is_left_out() -> None:
+    kept = (Value("symbol", "x-exchange"), Value("string", "x"))
+    offset = (Value("symbol", "x-stream-offset"), Value("ulong", 7))
+    header, rest = sections.HEADER.encode(durable=True), message(b"x-stream-offset")
+    for there, left in (((kept, offset), (kept,)), ((offset,), ()), ((kept,), (kept,))):
+        taken = BareMessages().take(header + sections.section(0x72, Value("map", there)) + rest)
+        assert taken.body == header + sections.section(0x72, Value("map", left)) + rest
+    assert BareMessages().take(header + rest).body == header + rest
 
 
 def test_headers_are_remembered_but_not_all() -> None:
@@ -47,12 +66,12 @@ def test_sections_are_found_by_any_descriptor() -> None:
         rest = annotation + own + message(b"x")
         taken = BareMessages().take(header + hop + rest)
         assert taken.is_redelivered
-        assert taken.body == sections.HEADER.encode(durable=True, priority=4) + rest
+        assert taken.body == sections.HEADER.encode(durable=True) + rest
         passed = without_foreign_user(taken.body, b"u")
         found = sections.find_sections(passed)
         assert sections.properties(passed, found)["user_id"] is None
         assert passed.endswith(TO + message(b"x"))
-        assert passed.startswith(sections.HEADER.encode(durable=True, priority=4) + annotation)
+        assert passed.startswith(sections.HEADER.encode(durable=True) + annotation)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_properties_of_0_9_1() -> None:
 def test_no_properties() -> None:
     converted = from_091(b"\0\0", b"")
     found = find_sections(converted.message)
-    assert sections.header(converted.message, found)["durable"] is False
+    assert not sections.header(converted.message, found)["durable"]
     assert found.properties[0] == found.properties[1]
     assert found.application_properties[0] == found.application_properties[1]
     back = from_10(converted.message)
@@ -323,6 +323,7 @@ def test_annotations_with_a_meaning() -> None:
             ("x-cc", Value("list", (text("k2"),))),
             ("x-opt-rabbitmq-received-time", Value("timestamp", 5_001)),
             ("x-opt-rabbitmq-other", text("o")),
+            ("x-stream-offset", Value("ulong", 7)),
         ),
         data(),
     )

@@ -376,6 +376,22 @@ async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str
     assert len(source.came) == 1
 
 
+async def test_a_source_that_sends_only_settled_messages_is_refused_unless_that_is_wanted() -> None:
+    source = await Source.made()
+    other = await source.peer.begin(channel=1)
+    other.ask(*CONSUME, queue="q", consumer_tag="t")
+    await turn()
+    source.peer.attach(is_source=True, channel=1, snd_settle_mode=1)
+    await turn()
+    assert "only settled messages" in str(other.closed.result())
+    wanted = await source.peer.begin(channel=2)
+    asked = wanted.ask(*CONSUME, queue="q", consumer_tag="t", no_ack=True)
+    await turn()
+    source.peer.attach(is_source=True, channel=2, snd_settle_mode=1)
+    await turn()
+    assert asked.done() and wanted.is_usable
+
+
 UNREADABLE = {
     "a header with other types": b"\x00\x53\x70\xc0\x03\x01\xa1\x00\x01" + message(b"x"),
     "a header with many fields": b"\x00\x53\x70\xc0\x0b\x0a" + b"\x40" * 10 + message(b"x"),
@@ -397,15 +413,19 @@ class Frames:
 
 
 @pytest.mark.parametrize(
-    ("body", "is_bare"),
-    [(body, True) for body in UNREADABLE.values()] + [(body, False) for body in ALSO_UNREADABLE.values()],
-    ids=[*UNREADABLE, *ALSO_UNREADABLE],
+    ("body", "is_bare", "message_format"),
+    [(body, True, 0) for body in UNREADABLE.values()]
+    + [(body, False, 0) for body in ALSO_UNREADABLE.values()]
+    + [(message(b"x"), is_bare, 0x80013700) for is_bare in (True, False)],
+    ids=[*UNREADABLE, *ALSO_UNREADABLE, "another format", "another format to convert"],
 )
-async def test_a_message_that_cant_be_read_is_marked_and_others_pass_it(body: bytes, *, is_bare: bool) -> None:
+async def test_a_message_that_cant_be_read_is_marked_and_others_pass_it(
+    body: bytes, *, is_bare: bool, message_format: int
+) -> None:
     """By its properties: then the data path refuses it, and no other."""
     source, taker = await Source.made(is_bare=is_bare), Frames()
     source.peer.wire.inbound.divert(source.channel.number, taker)
-    source.peer.feed(transfer(0, body) + transfer(1, message(b"next")))
+    source.peer.feed(transfer(0, body, message_format=message_format) + transfer(1, message(b"next")))
     await turn()
     found = pieces(bytes(taker.came))
     first, second = (payload[frames.BASIC_HEADER.size :] for kind, _, payload in found if kind == frames.HEADER)

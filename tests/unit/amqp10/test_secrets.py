@@ -70,7 +70,7 @@ async def test_a_text_is_shown_as_it_is_but_for_secrets(kind: Performative, valu
 async def test_an_error_that_amqp_doesnt_know(kind: Performative, values: dict[str, Any]) -> None:
     other = Value("described", (Value("symbol", PASSWORD), Value("list", ())))
     shown = await ended(await Target.made(), kind, values, other)
-    assert shown == "CONNECTION_FORCED - amqp:connection:forced"
+    assert shown == "CONNECTION_FORCED - no reason is given"
 
 
 WRONG = [

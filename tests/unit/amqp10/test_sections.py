@@ -88,11 +88,11 @@ def test_maps_are_pairs(contents: list[Value]) -> None:
     assert [sections.pairs(message, span) for span in spans] == [content.value for content in contents]
 
 
-def test_absent_fields_are_defaults() -> None:
+def test_absent_fields_are_none() -> None:
     found = find_sections(b"")
     assert found == (*[(0, 0)] * 7, None)
     assert sections.header(b"", found) == {
-        "durable": False, "priority": 4, "ttl": None, "first_acquirer": False, "delivery_count": 0
+        "durable": None, "priority": None, "ttl": None, "first_acquirer": None, "delivery_count": 0
     }  # fmt: skip
     assert set(sections.properties(b"", found).values()) == {None}
     assert sections.pairs(b"", found.footer) == ()

@@ -18,7 +18,7 @@ from agent.amqp10.types import Value
 from agent.core.fields import text
 from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
-from tests.unit.amqp10.peer import MUCH, Peer, Said, Source, Target, message
+from tests.unit.amqp10.peer import MUCH, PASSWORD, Peer, Said, Source, Target, message
 
 ACK, NACK = "basic.ack", "basic.nack"
 
@@ -152,6 +152,16 @@ async def test_outcomes_of_every_kind(state: Any, outcome: str | None, *, is_set
         assert (answer["role"], answer["first"], answer["last"], answer["settled"]) == (False, 0, 0, True)
     else:
         assert answers == []
+
+
+async def test_why_a_message_was_rejected_is_known_without_secrets() -> None:
+    target = await Target.made()
+    await target.publish(b"a", b"b")
+    await target.dispose(0, state=performatives.REJECTED.encode())
+    assert target.channel.rejection == ""
+    why = performatives.ERROR.encode(condition="amqp:not-allowed", description=f"too large for {PASSWORD}")
+    await target.dispose(1, state=performatives.REJECTED.encode(error=why))
+    assert target.channel.rejection == "NOT_ALLOWED - too large for [redacted]"
 
 
 async def test_a_settled_outcome_after_an_unsettled_one_means_nothing_new() -> None:
