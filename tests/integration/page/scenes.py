@@ -10,8 +10,9 @@ from playwright.sync_api import Page, ViewportSize, expect
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.failures import alarm_of
 from agent.core.links.lifecycle import Blocked, LinkState, Phase
+from agent.core.links.rate_limit import RateLimit
 from agent.core.migration.objects import queue_key
-from agent.core.model import LinkSettings
+from agent.core.model import AddressSource, LinkSettings, ShovelSettings
 from agent.core.rules.names import MOVE_TAG, STANDBY
 from agent.core.standby.copies import StandbyDoubt
 from agent.core.standby.settings import StandbySettings
@@ -29,6 +30,7 @@ from tests.integration.page.served import (
     failed_for,
     link,
     queue_link,
+    shovel_link,
 )
 
 REFUSED: Final = failed("upstream paris: connection refused by paris.example:5672; see that a broker listens there")
@@ -52,6 +54,17 @@ def few() -> list[Shown]:
         Shown(link(5, "prices"), PAUSED),
         Shown(link(6, "audit"), STARTING),
     ]
+
+
+def converting(number: int) -> Shown:
+    """A shovel from AMQP 1.0 to 0-9-1 whose messages lost something, and which its rate limit holds."""
+    limit, found = RateLimit(messages=500), shovel_link(number, "move")
+    source, settings = AddressSource("/queues/orders"), ShovelSettings(rate_limit=limit)
+    shovel = replace(found.shovel, source=source, settings=settings)
+    losses = {"footer": 3, "milliseconds of a time": 1_204}
+    return Shown(
+        replace(found, shovel=shovel), counts=Counts(converted_with_loss=losses), gauges=Gauges(limited_by=str(limit))
+    )
 
 
 def denied(queue: str) -> LinkState:

@@ -90,7 +90,7 @@ def queue_link(number: int, name: str, *, remote: str) -> QueueLink:
     )
 
 
-def shovel_link(number: int, name: str) -> Link:
+def shovel_link(number: int, name: str) -> ShovelLink:
     uris = (parse("amqp://u:s3ntinel@source.example:5672/%2f"),)
     shovel = Shovel(name, uris, uris, Place("test"), QueueSource("from"), QueueDestination("to"))
     return ShovelLink(id=f"{number:08x}", vhost="/", name=name, uris=uris, shovel=shovel)

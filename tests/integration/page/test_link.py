@@ -12,7 +12,7 @@ from agent.core.links.lifecycle import LinkState
 from agent.errors import FailureKind
 from agent.status.entry import Gauges
 from tests.integration.page.conftest import Open, Serve
-from tests.integration.page.scenes import DENIED, REFUSED_QUEUE, WIDE, blocked, denied, few, forwarding
+from tests.integration.page.scenes import DENIED, REFUSED_QUEUE, WIDE, blocked, converting, denied, few, forwarding
 from tests.integration.page.served import COMPLETED, PAUSED, RUNNING, STALLED, Shown, failed, link
 
 ERROR = "upstream oslo: login refused for user fed on oslo.example:5672"
@@ -60,6 +60,36 @@ def test_what_it_is_and_what_can_be_done_with_it_now(serve: Serve, visit: Open) 
     opened.go("#/links/00000001")
     expect(page.locator("#missing")).to_contain_text("exchange 'orders.eu' in vhost '/' was deleted")
     expect(page.locator("#missing")).to_contain_text("run `federation-agent forget 00000001`")
+
+
+def test_a_shovel_shows_what_conversion_lost_and_its_limit_and_nothing_that_only_federation_has(
+    serve: Serve, visit: Open
+) -> None:
+    served = serve()
+    shovel = converting(2)
+    served.put([Shown(link(1, "orders")), shovel])
+    opened = visit(served.url, "#/links/00000002")
+    page = opened.page
+    lost, limit, *federated = (
+        page.locator("#numbers, #facts").get_by_text(name, exact=True).locator("xpath=following-sibling::dd")
+        for name in ("Lost in conversion", "Rate limit", "Upstream", "Policy", "Bindings", "Last probe")
+    )
+    expect(page.locator(".hops")).to_have_text("dc1 / address /queues/orders → source.example:5672 / queue to")
+    expect(lost).to_have_text("milliseconds of a time (1,204 messages); footer (3 messages)")
+    expect(limit).to_have_text("500 messages/s; holds messages back now")
+    for each in (lost, limit):
+        expect(each).to_be_visible()
+    for each in federated:
+        expect(each).to_be_hidden()
+    shovel.gauges.limited_by = ""
+    served.forward([shovel], 1)
+    expect(limit).to_have_text("500 messages/s; holds nothing back now")
+
+    opened.go("#/links/00000001")
+    for each in federated:
+        expect(each).to_be_visible()
+    for each in (lost, limit):
+        expect(each).to_be_hidden()
 
 
 @pytest.mark.thorough

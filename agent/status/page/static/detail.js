@@ -4,7 +4,7 @@ import { ACTIONS, offered } from "./actions.js";
 import { address, byId, h, set, text } from "./dom.js";
 import { ceiling, ceilingOfSeconds, Chart, Cursor, strip } from "./charts.js";
 import { advised, copyButton } from "./copy.js";
-import { age, bytes, count, duration, exact, NONE, rate, waiting } from "./format.js";
+import { age, bytes, count, duration, exact, NONE, plural, rate, waiting } from "./format.js";
 import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
 import { commandFor, moveFor, showQuarantined } from "./quarantine.js";
@@ -13,13 +13,17 @@ import { needsSomebody, stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
 import { zoned } from "./zone.js";
 
+/** Null of a shovel, which has no such thing; what is null isn't shown. */
+const federated = (value) => (row, moments) => (row.view.kind === "shovel" ? null : value(row, moments));
+
 const FACTS = [
   ["Kind", ({ view }) => view.kind],
   ["Virtual host", ({ view }) => view.vhost],
-  ["Upstream", ({ view }) => view.upstream || NONE],
+  ["Upstream", federated(({ view }) => view.upstream)],
   ["Upstream cluster", ({ view }) => view.upstream_cluster ?? "not known yet"],
   ["Destination cluster", ({ view }) => view.destination_cluster ?? "not known yet"],
-  ["Policy", ({ view }) => view.policy || NONE],
+  ["Policy", federated(({ view }) => view.policy || NONE)],
+  ["Rate limit", ({ view }) => limitOf(view)],
   ["Run by", ({ view }) => view.owner ?? "another"],
 ];
 
@@ -34,17 +38,18 @@ const NUMBERS = [
   ["Rate", ({ view }) => rate(view.rate)],
   ["Waiting", ({ view }, { clock }) => waitingOf(view, clock)],
   ["Oldest unconfirmed", ({ view }) => age(view.oldest_unconfirmed_seconds)],
-  ["Lag of the last probe", ({ view }) => (view.last_probe ? lagOf(view.lag_seconds) : NONE)],
-  ["Last probe", ({ view }, { clock }) => (view.last_probe ? agoOf(view.last_probe, clock) : NONE)],
+  ["Lag of the last probe", federated(({ view }) => (view.last_probe ? lagOf(view.lag_seconds) : NONE))],
+  ["Last probe", federated(({ view }, { clock }) => (view.last_probe ? agoOf(view.last_probe, clock) : NONE))],
   ["In flight", ({ view }) => exact(view.in_flight)],
   ["Prefetch", ({ view }) => exact(view.prefetch)],
-  ["Bindings", ({ view }) => exact(view.bindings)],
+  ["Bindings", federated(({ view }) => exact(view.bindings))],
   ["Forwarded", ({ view }) => exact(view.forwarded)],
   ["Bytes", ({ view }) => bytes(view.bytes)],
   ["Redelivered", ({ view }) => exact(view.redelivered)],
   ["Returned", ({ view }) => exact(view.returned)],
   ["Dropped", ({ view }) => exact(view.dropped)],
   ["Quarantined", ({ view }) => exact(view.quarantined)],
+  ["Lost in conversion", ({ view }) => lostOf(view)],
   ["Reconnects", ({ view }) => exact(view.reconnects)],
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
@@ -53,6 +58,19 @@ export const waitingOf = (view, clock) =>
   view.backlog === null && view.backlog_last !== null
     ? `last known ${count(view.backlog_last)}, ${agoOf(view.backlog_last_at, clock)}`
     : waiting(view);
+
+/** `500 messages/s and 1,048,576 bytes/s; holds nothing back now`, null without a limit. */
+export function limitOf({ rate_limit: limit, limited }) {
+  if (!limit) return null;
+  const most = ["messages", "bytes"].filter((unit) => limit[unit] !== null).map((unit) => `${exact(limit[unit])} ${unit}/s`);
+  return `${most.join(" and ")}; holds ${limited ? "messages" : "nothing"} back now`;
+}
+
+/** What messages lost, most first, null if nothing; the numbers have no sum, as one message may lose several things. */
+export function lostOf({ converted_with_loss: losses }) {
+  const found = Object.entries(losses).sort(([, a], [, b]) => b - a);
+  return found.map(([what, messages]) => `${what} (${plural(messages, "message")})`).join("; ") || null;
+}
 
 const REREAD = 30_000; // ms; the agent's record of a long range
 const CHARTS = {
@@ -175,7 +193,11 @@ export class Detail {
     text(byId("missing-id"), this.#id);
     if (!row) return;
     this.#showState(row, about.cluster, moments.clock);
-    for (const [node, value] of this.#values) text(node, value(row, moments));
+    for (const [node, value] of this.#values) {
+      const shown = value(row, moments);
+      node.parentElement.hidden = shown === null;
+      text(node, shown ?? "");
+    }
     for (const [node, value] of this.#lines) {
       const shown = value(row) ?? "";
       node.closest(".wide").hidden = shown === "";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { aboutOf, lagOf, waitingOf } from "#page/detail.js";
+import { aboutOf, lagOf, limitOf, lostOf, waitingOf } from "#page/detail.js";
 import { NONE } from "#page/format.js";
 
 import { viewOf } from "./rows.js";
@@ -17,6 +17,18 @@ test("a backlog that is not known any more is told with its age", () => {
 
 test("a lag below a second is in milliseconds", () => {
   assert.deepEqual([0.0421, 3].map(lagOf), ["42 ms", "3 s"]);
+});
+
+test("a rate limit is told with whether it holds messages back", () => {
+  const limit = { messages: 500, bytes: 1_048_576 };
+  assert.equal(limitOf({ rate_limit: limit, limited: false }), "500 messages/s and 1,048,576 bytes/s; holds nothing back now");
+  assert.equal(limitOf({ rate_limit: { ...limit, bytes: null }, limited: true }), "500 messages/s; holds messages back now");
+  assert.equal(limitOf({ rate_limit: null, limited: false }), null);
+});
+
+test("what was lost in conversion is told by its kind, most first", () => {
+  assert.equal(lostOf({ converted_with_loss: { footer: 1, "cluster-id": 1_204 } }), "cluster-id (1,204 messages); footer (1 message)");
+  assert.equal(lostOf({ converted_with_loss: {} }), null);
 });
 
 test("advice is read again for another state or error, but not for a remark of a link that runs", () => {
