@@ -213,6 +213,8 @@ def _value(link: Link, key: str, now: float) -> str:
         return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
     if key == "rate_limit" and value is not None:
         return str(RateLimit(value["messages"], value["bytes"]))
+    if key == "converted_with_loss":
+        return ", ".join(f"{reason} ({count:,})" for reason, count in value.items()) or "-"
     if key.endswith("_seconds") and value is not None:
         return in_full(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -319,8 +319,8 @@ class ShovelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shovel:
-    """One shovel; the addresses of either end are interchangeable. `is_local`: the destination is the downstream
-    itself, which the plugin reaches without a protocol; then it adds other headers."""
+    """One shovel; the addresses of either end are interchangeable. `destination_is_local`: it is the downstream
+    itself, which the plugin reaches without a protocol; then it adds other headers. `source_is_local` is only shown."""
 
     name: str
     source_uris: tuple[AmqpUri, ...]
@@ -329,7 +329,8 @@ class Shovel:
     source: ShovelSource
     destination: ShovelDestination = ExchangeDestination()
     settings: ShovelSettings = ShovelSettings()
-    is_local: bool = False
+    destination_is_local: bool = False
+    source_is_local: bool = False
 
     @property
     def reads_stream(self) -> bool:

@@ -18,6 +18,7 @@ from agent.status.views import EndsView, ends, shown_uri
 _UP: Final[Mapping[Status, str]] = {**dict.fromkeys(MOVING, "running"), Status.STARTING: "starting"}
 AMQP091: Final = "amqp091"
 AMQP10: Final = "amqp10"
+LOCAL: Final = "local"
 UNLIMITED: Final = "unlimited"
 BLOCKED: Final = "blocked"
 SHUTDOWN: Final = "shutdown"
@@ -47,8 +48,8 @@ class NativeShovel(TypedDict):
     timestamp: str
     src_uri: str
     dest_uri: str
-    src_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
-    dest_protocol: Annotated[str, ("enum", (AMQP091, AMQP10))]
+    src_protocol: Annotated[str, ("enum", (AMQP091, AMQP10, LOCAL))]
+    dest_protocol: Annotated[str, ("enum", (AMQP091, AMQP10, LOCAL))]
     forwarded: Count
     remaining: Literal["unlimited"] | Count
     remaining_unacked: Literal["unlimited"] | Count
@@ -134,7 +135,11 @@ def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """The two ends of a shovel, by the keys of its definition with underscores."""
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
     uri = shown_uri(gauges.destination, link.shovel.destination_uris) or ""
-    protocols = {f"{end}_protocol": AMQP10 if f"{end}-address" in keys else AMQP091 for end in ("src", "dest")}
+    are_local = {"src": link.shovel.source_is_local, "dest": link.shovel.destination_is_local}
+    protocols = {
+        f"{end}_protocol": LOCAL if is_local else AMQP10 if f"{end}-address" in keys else AMQP091
+        for end, is_local in are_local.items()
+    }
     return {"dest_uri": uri} | protocols | {key.replace("-", "_"): keys[key] for key in keys}
 
 

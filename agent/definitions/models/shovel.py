@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from agent.core import model
+from agent.core.addresses.rabbitmq_address import addressed
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
@@ -20,6 +21,7 @@ from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, 
 from agent.errors import Place
 
 AMQP10 = "amqp10"
+LOCAL = "local"
 _OF_AMQP10 = frozenset(
     {"src-address", "dest-address", "dest-properties", "dest-application-properties", "dest-message-annotations"}
 )
@@ -225,7 +227,8 @@ class ShovelModel(StrictModel):
             source=self._source(),
             destination=self._destination(),
             settings=self._settings(),
-            is_local=self.dest_protocol == "local",
+            destination_is_local=self.dest_protocol == LOCAL,
+            source_is_local=self.src_protocol == LOCAL,
         )
 
     def _source(self) -> model.ShovelSource:
@@ -255,13 +258,41 @@ class ShovelModel(StrictModel):
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
             del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
-        if self.src_protocol == "local" and written.get("ack_mode") is model.AckMode.NO_ACK:
+        if self.src_protocol == LOCAL and written.get("ack_mode") is model.AckMode.NO_ACK:
             written["ack_mode"] = model.AckMode.ON_PUBLISH  # the queue may be a stream, which nothing shows
         return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
         warn_uris(_reached(self.src_uri, self.src_protocol), spot, "src-uri")
         warn_uris(_reached(self.dest_uri, self.dest_protocol), spot, "dest-uri")
+        if self.src_protocol == LOCAL and self.ack_mode is model.AckMode.NO_ACK:
+            spot.warn(
+                "no-ack becomes on-publish with src-protocol: local, as the queue may be a stream; write on-publish, "
+                "or src-protocol: amqp091 if it is none",
+                "ack-mode",
+            )
+        if self.src_protocol == AMQP10:
+            self._warn_of_address("src", self.src_address, is_predeclared=self.src_predeclared, spot=spot)
+        if self.dest_protocol == AMQP10:
+            self._warn_of_address("dest", self.dest_address, is_predeclared=self.dest_predeclared, spot=spot)
+
+    def _warn_of_address(self, end: str, address: str, *, is_predeclared: bool, spot: Spot) -> None:
+        if spot.is_unresolved(f"{end}-address"):
+            return
+        found = addressed(address)
+        if end == "src" and self.lag_critical and (found is None or found.is_old or found.kind != "queue"):
+            spot.warn(
+                "lag-critical does nothing at this address: how much waits is known of /queues/NAME of RabbitMQ 4 "
+                "only; leave it out",
+                "lag-critical",
+            )
+        if is_predeclared and (found is None or found.is_declared):
+            name = f"{end}-predeclared"
+            spot.warn(
+                f"{name} does nothing at this address: the agent declares /queues/NAME of RabbitMQ 4 only; leave "
+                "it out",
+                name,
+            )
 
 
 def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:

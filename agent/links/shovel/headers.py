@@ -68,7 +68,7 @@ def rewriter(
     """The rewriter of one shovel. `source` and `shown` are the two addresses as headers show them, `destination` is the
     one that is connected."""
     settings = link.settings
-    if isinstance(link.shovel.destination, AddressDestination) or link.shovel.is_local:
+    if isinstance(link.shovel.destination, AddressDestination) or link.shovel.destination_is_local:
         return _annotations(link, destination, cluster=cluster, clock=clock)
     changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
@@ -107,7 +107,7 @@ class AddedAnnotations:
 
 def _annotations(link: ShovelLink, destination: AmqpUri, *, cluster: str, clock: Callable[[], float]) -> Rewriter:
     settings = link.settings
-    properties = _properties(settings.publish_properties) if link.shovel.is_local else ()
+    properties = _properties(settings.publish_properties) if link.shovel.destination_is_local else ()
     changes = PropertyChanges(properties, _users(destination))
     if not settings.add_forward_headers and not settings.add_timestamp_header:
         return Untouched(changes)

@@ -162,6 +162,39 @@ def test_messages_arrive_as_they_were_sent(agent_of: AgentOf, here: Site, core: 
         assert found["delivery_count"] == 0
 
 
+@pytest.mark.parametrize("kind", ["both", thorough("from"), thorough("to")])
+def test_a_message_without_a_priority_gets_none(agent_of: AgentOf, here: Site, ten: Amqp10, kind: str) -> None:
+    source, destination = furnished(kind, ten, here)
+    running(agent_of(here.node), here, ends(kind, ten, here))
+    source.publish(["a"], "src", exchange="")
+    [came] = messages(destination.uri, "dest", 1)
+    assert not came.priority
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("kind", ["from", "to"])
+def test_rules_are_about_headers_of_0_9_1(agent_of: AgentOf, here: Site, core: Amqp10, kind: str) -> None:
+    """Before what leaves is converted, and after what comes was; the plugin of 3.10 drops all headers."""
+    source, destination = furnished(kind, core, here)
+    rules = {"set-headers": {"x-team": "a"}, "remove-headers": ["secret*"]}
+    running(agent_of(here.node), here, ends(kind, core, here) | rules)
+    source.publish(["a"], "src", exchange="", headers={"secret-1": "s", "kept": 1})
+    [came] = messages(destination.uri, "dest", 1)
+    assert {name: came.headers.get(name) for name in ("x-team", "secret-1", "kept")} == {
+        "x-team": "a", "secret-1": None, "kept": 1
+    }  # fmt: skip
+
+
+def test_a_rate_limit_holds_between_two_ends_of_1_0(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
+    """Of a burst, what a second allows at once, and the rest as the limit says."""
+    source, destination = furnished("both", ten, here)
+    source.publish(numbered(300), "src", exchange="")
+    began = time.monotonic()
+    running(agent_of(here.node), here, ends("both", ten, here) | {"rate-limit": {"messages": 100}})
+    assert destination.take(300, queue="dest") == numbered(300)
+    assert time.monotonic() - began >= 2.0
+
+
 @pytest.mark.versions
 @pytest.mark.parametrize(("offset", "first"), [("first", 0), (60, 60), thorough("next", 100)])
 @pytest.mark.parametrize("kind", ["both", "from"])
@@ -177,7 +210,9 @@ def test_a_stream_from_an_offset(
     running(agent_of(here.node), here, definition)
     source.publish(numbered(5_000, start=100), "src", exchange="")
     expected = numbered(5_100 - first, start=first)
-    assert destination.take(len(expected), queue="dest") == expected
+    came = messages(destination.uri, "dest", len(expected))
+    assert [each.body.decode() for each in came] == expected
+    assert not any("x-stream-offset" in each.headers for each in came)
 
 
 def test_another_destination(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:

@@ -69,7 +69,10 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(
     ("ten", "kind"),
-    [*((WITH_PLUGIN, kind) for kind in KINDS), pytest.param(IN_CORE, "both", marks=pytest.mark.versions)],
+    [
+        *((WITH_PLUGIN, kind) for kind in KINDS),
+        *(pytest.param(IN_CORE, kind, marks=pytest.mark.versions) for kind in ("both", "from")),
+    ],
     indirect=["ten"],
 )
 def test_twenty_thousand_messages_and_twenty_cuts(

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, parameter, parameters, running, shovels
+from tests.integration.shovels.shoveling import ask, named, parameter, parameters, running, shovels, wait_error
 from tests.integration.shovels.test_amqp10 import IN_CORE, Amqp10
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import consumers, depth, messages, numbered, times
@@ -48,7 +48,9 @@ def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str
     """Both queues are declared; host and user of the URI are nobody's."""
     definition = local("src", own, "src") | local("dest", spare, "dest")
     keys = {"ack-mode": ack_mode, "src-consumer-name": "mine", "dest-add-forward-headers": True}
-    running(agent_of(own.node), own, definition | keys)
+    agent = running(agent_of(own.node), own, definition | keys)
+    [view] = ask(agent, "/api/shovels")
+    assert (view["src_protocol"], view["dest_protocol"]) == ("local", "local")
     own.publish(numbered(2_000), "src", exchange="", headers={"mine": "yes"})
     found = messages(spare.uri, "dest", 2_000)
     assert [each.body.decode() for each in found] == numbered(2_000)
@@ -86,7 +88,7 @@ def tags(site: Site) -> list[str]:
 
 
 def test_without_a_host_to_an_exchange_and_a_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:
-    """A missing destination that is predeclared is waited for."""
+    """The source queue is declared again."""
     own.exchange("to.x").queue("k", name="dest", exchange="to.x")
     definition = local("src", own, "src") | {
         "src-uri": f"amqp:///{own.vhost}",
@@ -103,6 +105,49 @@ def test_without_a_host_to_an_exchange_and_a_queue_that_is_deleted(agent_of: Age
     agent.wait_for("running", named(own))
     own.publish(numbered(10), "src", exchange="")
     assert own.take(10, queue="dest") == numbered(10)
+
+
+def test_a_missing_destination_that_is_predeclared_is_waited_for(agent_of: AgentOf, own: Site) -> None:
+    keys = {"dest-predeclared": True, "reconnect-delay": 1}
+    definition = local("src", own, "src") | local("dest", own, "dest") | keys
+    agent = agent_of(own.node).write({own.vhost: shovels(definition)}).start()
+    wait_error(agent, own, "shovel destination", "queue 'dest' is missing", "dest-predeclared")
+    own.queue(name="dest")
+    agent.wait_for("running", named(own))
+    own.publish(numbered(10), "src", exchange="")
+    assert own.take(10, queue="dest") == numbered(10)
+
+
+def test_from_an_exchange(agent_of: AgentOf, own: Site) -> None:
+    own.exchange("from.x")
+    source = {"src-protocol": "local", "src-uri": f"amqp:///{own.vhost}", "src-exchange": "from.x"}
+    running(agent_of(own.node), own, source | {"src-exchange-key": "k.#"} | local("dest", own, "dest"))
+    assert own.publish(["not bound"], "other", exchange="from.x") == 0
+    assert own.publish(numbered(10), "k.a", exchange="from.x") == 10
+    assert own.take(10, queue="dest") == numbered(10)
+
+
+def test_what_the_destination_refuses_is_not_lost(agent_of: AgentOf, own: Site) -> None:
+    few = {"x-max-length": 10, "x-overflow": "reject-publish"}
+    definition = local("src", own, "src") | local("dest", own, "dest") | {"dest-queue-args": few}
+    agent = running(agent_of(own.node), own, definition)
+    own.publish(numbered(100), "src", exchange="")
+    wait_error(agent, own, "refused by the destination")
+    assert sorted(own.take(100, queue="dest")) == numbered(100)
+    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
+
+
+def test_from_quorum_queue_to_quorum_queue(agent_of: AgentOf, own: Site) -> None:
+    """Both are declared."""
+    quorum = {"x-queue-type": "quorum"}
+    keys = {"src-queue-args": quorum, "dest-queue-args": quorum}
+    running(agent_of(own.node), own, local("src", own, "src") | local("dest", own, "dest") | keys)
+    found = own.node.admin.get("queues", own.vhost)
+    kinds = {each["name"]: each["arguments"].get("x-queue-type") for each in found}
+    assert kinds == {"src": "quorum", "dest": "quorum"}
+    own.publish(numbered(500), "src", exchange="")
+    assert own.take(500, queue="dest") == numbered(500)
+    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
 
 
 def test_a_destination_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:

@@ -383,6 +383,15 @@ UNREMEMBERED = (
     "warning: the place in a stream that is read by amqp10 isn't remembered: with each connection it is copied again "
     "from x-stream-offset on; read it by amqp091"
 )
+BECOMES_ON_PUBLISH = (
+    "warning: no-ack becomes on-publish with src-protocol: local, as the queue may be a stream; write on-publish, or "
+    "src-protocol: amqp091 if it is none"
+)
+UNKNOWN_LAG = (
+    "warning: lag-critical does nothing at this address: how much waits is known of /queues/NAME of RabbitMQ 4 only; "
+    "leave it out"
+)
+NEVER_DECLARED = "does nothing at this address: the agent declares /queues/NAME of RabbitMQ 4 only; leave it out"
 COUNTED = "messages of a stream can't be counted, as it takes none back: use src-delete-after-duration"
 NO_OFFSET = (
     "x-stream-offset: expected first, last, next, an offset, a time such as 2026-11-26T08:00:00Z, or how long ago, "
@@ -435,6 +444,22 @@ NO_OFFSET = (
         (
             f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: a, quarantine-after: 5m",
             "warning: quarantine-after does nothing for a source of amqp10: no quarantine is beside it",
+        ),
+        (f"{ENDS}, src-queue: q, src-protocol: local, ack-mode: no-ack", BECOMES_ON_PUBLISH),
+        *(
+            (f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: {address}, lag-critical: 5m", UNKNOWN_LAG)
+            for address in ("a", "topic://a", "/amq/queue/a", "/exchanges/a")
+        ),
+        *(
+            (
+                f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: {address}, src-predeclared: true",
+                f"warning: src-predeclared {NEVER_DECLARED}",
+            )
+            for address in ("a", "topic://a", "/queue/a")
+        ),
+        (
+            f"{ENDS}, src-queue: q, dest-protocol: amqp10, dest-address: a, dest-predeclared: true",
+            f"warning: dest-predeclared {NEVER_DECLARED}",
         ),
         (
             f"{ENDS}, src-exchange: x, src-consumer-args: {{x-stream-offset: first}}",
@@ -508,6 +533,26 @@ NO_OFFSET = (
 )
 def test_shovels(tmp_path: Path, keys: str, complaint: str) -> None:
     assert told(tmp_path, f"shovels: {{s: {{{keys}}}}}") == [complaint]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "src-address: /queues/a, lag-critical: 5m, src-predeclared: true, dest-address: /exchanges/x/k",
+        "src-address: /queues/a, dest-address: /exchanges/x/k, dest-predeclared: true",
+        "src-address: /amq/queue/a, src-predeclared: true, dest-address: /queues/b, dest-predeclared: true",
+        "src-address: a, lag-critical: off, src-predeclared: false, dest-address: b, dest-predeclared: false",
+    ],
+)
+def test_what_counts_at_an_address_or_is_the_default_is_not_warned_of(tmp_path: Path, keys: str) -> None:
+    protocols = "src-protocol: amqp10, dest-protocol: amqp10"
+    assert told(tmp_path, f"shovels: {{s: {{{ENDS}, {protocols}, {keys}}}}}") == []
+
+
+def test_of_an_address_that_is_not_known_here_nothing_is_warned(tmp_path: Path) -> None:
+    end = "src-protocol: amqp10, src-address: '${env:NOT_HERE}', src-predeclared: true, lag-critical: 5m"
+    section = f"shovels: {{s: {{{ENDS}, {end}, dest-queue: d}}}}"
+    assert not any("does nothing" in line for line in told(tmp_path, section))
 
 
 @pytest.mark.parametrize(
@@ -677,7 +722,7 @@ def test_a_local_shovel_is_told_nothing_of_the_host_that_it_ignores(tmp_path: Pa
 def test_a_local_shovel_from_a_stream_may_have_no_ack_as_the_plugins(tmp_path: Path) -> None:
     stream = "src-queue: q, src-consumer-args: {x-stream-offset: first}, ack-mode: no-ack"
     ends = "src-uri: 'amqp://', dest-uri: 'amqp://'"
-    assert told(tmp_path, f"shovels: {{s: {{{ends}, src-protocol: local, {stream}}}}}") == []
+    assert told(tmp_path, f"shovels: {{s: {{{ends}, src-protocol: local, {stream}}}}}") == [BECOMES_ON_PUBLISH]
     assert len(told(tmp_path, f"shovels: {{s: {{{ends}, dest-protocol: local, {stream}}}}}")) == 1
 
 

@@ -61,7 +61,7 @@ def test_a_local_destination_gets_annotations_as_headers_in_place_of_earlier_one
     *, forward: bool, timestamp: bool
 ) -> None:
     link = to(shovel_link(), QueueDestination("d"))
-    link = replace(link, shovel=replace(link.shovel, is_local=True))
+    link = replace(link, shovel=replace(link.shovel, destination_is_local=True))
     found = made(link, add_forward_headers=forward, add_timestamp_header=timestamp)
     by = (
         ("x-opt-shovelled-by", text("here")),

@@ -202,6 +202,15 @@ async def test_the_native_routes_of_shovels(serve: Serve) -> None:
     assert (await served.ask("/api/shovels/vhost/%2F/other/restart", "DELETE"))[0] == 404
 
 
+@pytest.mark.parametrize("end", ["src", "dest"])
+async def test_the_native_route_shows_which_end_of_a_shovel_is_local(serve: Serve, end: str) -> None:
+    served, link = await serve(), shovel_link()
+    shovel = replace(link.shovel, source_is_local=end == "src", destination_is_local=end == "dest")
+    served.board.put(replace(link, shovel=shovel), RUNNING, Counts(), Gauges)
+    [view] = (await served.ask("/api/shovels"))[1]
+    assert [view["src_protocol"] == "local", view["dest_protocol"] == "local"] == [end == "src", end == "dest"]
+
+
 async def test_the_native_route_of_a_shovel_from_an_address(serve: Serve) -> None:
     served, link = await serve(), shovel_link(AddressSource("/queues/q"))
     served.board.put(link, RUNNING, Counts(), Gauges)
