@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError, decode_table
 from agent.amqp10 import sections, types
+from agent.amqp10.conversion.values import map_span, name_at
 from agent.amqp10.sections import (
     DELIVERY_ANNOTATIONS,
     HEADER,
@@ -31,7 +32,7 @@ _NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
 _OFFSET: Final = b"x-stream-offset"  # where a message stood in the stream that it comes from
-_FIRST_ANNOTATIONS: Final = 1024  # bytes of them that are looked at
+_LARGE_MAP: Final = struct.Struct(">BII")
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
 
@@ -61,9 +62,8 @@ class BareMessages:
             kept, is_redelivered = self._headers.get(message[:at]) or self._kept(message[:at])
         if (content := content_of(DELIVERY_ANNOTATIONS, message, at)) is not None:
             at = types.skip(message, content)
-        rest = message[at:]
-        if rest.find(_OFFSET, 0, _FIRST_ANNOTATIONS) >= 0 and content_of(MESSAGE_ANNOTATIONS, rest, 0) is not None:
-            rest = _without_offset(rest)
+        content = content_of(MESSAGE_ANNOTATIONS, message, at)
+        rest = message[at:] if content is None else _without_offset(message, at, content)
         return Taken(NO_PROPERTIES, kept + rest, is_redelivered, NO_ADDRESS)
 
     def _kept(self, header: bytes) -> tuple[bytes, bool]:
@@ -75,12 +75,27 @@ class BareMessages:
         return made
 
 
-def _without_offset(message: bytes) -> bytes:
-    begin, after = find_sections(message).message_annotations
-    if after - begin > MOST_ANNOTATIONS:
-        return message
-    left = tuple(pair for pair in sections.pairs(message, (begin, after)) if pair[0].value != _OFFSET.decode())
-    return message[:begin] + sections.section(MESSAGE_ANNOTATIONS, Value("map", left)) + message[after:]
+def _without_offset(message: bytes, begin: int, content: int) -> bytes:
+    """The message from `begin` on, where its annotations are, with their map at `content`. What can't be read is left
+    to the peer, and so is an offset among more annotations than are looked at."""
+    try:
+        first, after = map_span(message, content, len(message))
+        if after - first > MOST_ANNOTATIONS or message.find(_OFFSET, first, after) < 0:
+            return message[begin:]
+        at, count = first, 0
+        found: tuple[int, int] | None = None
+        while at < after:
+            name, value = name_at(message, at, after)
+            beyond = types.skip(message, value)
+            if name == _OFFSET:
+                found = at, beyond
+            at, count = beyond, count + 2
+    except CodecError:
+        return message[begin:]
+    if found is None or at != after:
+        return message[begin:]
+    left = message[first : found[0]] + message[found[1] : after]
+    return message[begin:content] + _LARGE_MAP.pack(0xD1, len(left) + 4, count - 2) + left + message[after:]
 
 
 def annotated(message: bytes, properties: bytes) -> bytes:

@@ -39,7 +39,8 @@ class PeerRefusal(NamedTuple):
 
 
 def refusal_of(error: Performed | Value | None) -> PeerRefusal:
-    """The refusal in the `error` of a detach, end or close: none, or none that AMQP knows, is one without a reason."""
+    """The refusal in the `error` of a detach, end or close. One without an error, or with one of another type than
+    AMQP's, has no reason."""
     condition, text = "", ""
     if isinstance(error, Performed):
         condition, text = error["condition"], error["description"] or ""

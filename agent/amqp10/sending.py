@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -15,7 +15,7 @@ from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.bare import annotated, without_foreign_user
-from agent.amqp10.conditions import PeerRefusal, refusal_of
+from agent.amqp10.conditions import PeerRefusal
 from agent.amqp10.conversion.message import to_10
 from agent.amqp10.link import DoneNumbers, LinkSession
 from agent.amqp10.performatives import Performed
@@ -142,8 +142,8 @@ class SenderLink:
             return
         first = performed["first"]
         last = first if performed["last"] is None else performed["last"]
-        if outcome is performatives.REJECTED and isinstance(state["error"], Performed):
-            self._session.rejected(refusal_of(state["error"]).text)
+        if outcome is not performatives.ACCEPTED:
+            self._session.rejected(_reason(state))
         if not performed["settled"]:
             self._session.send(performatives.DISPOSITION.encode(role=False, first=first, last=last, settled=True))
         self._confirm(first, last, methods.BASIC_ACK if outcome is performatives.ACCEPTED else methods.BASIC_NACK)
@@ -239,6 +239,13 @@ class SenderLink:
 
     def _say(self, method: Method, number: int, *, multiple: bool) -> None:
         self._session.say(method, delivery_tag=number, multiple=multiple)
+
+
+def _reason(state: Any) -> str:
+    """Why the peer has rejected a message, in its own words; empty if it doesn't say."""
+    is_rejected = isinstance(state, Performed) and state.performative is performatives.REJECTED
+    error = state["error"] if is_rejected else None
+    return str(error["description"] or error["condition"]) if isinstance(error, Performed) else ""
 
 
 def _transfer(delivery_id: int | None, *, more: bool) -> bytes:

@@ -14,7 +14,6 @@ from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.move_tracker import MoveTracker
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.probe import Probes
-from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Chooser, Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
@@ -22,6 +21,7 @@ from agent.amqp.failures import ACCESS_REFUSED, blames_message, is_consumed_by_a
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
+from agent.amqp.wire.refusal_texts import largest_taken
 from agent.core.links import prefetch
 from agent.core.links.poison_search import Watch
 from agent.core.links.rate_limit import RateLimit
@@ -499,7 +499,7 @@ class Flow:
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
         """Remember what the end of the downstream channel shows."""
         error = closed.result()
-        largest = largest_taken(error)
+        largest = largest_taken(str(error)) if isinstance(error, ChannelClosedError) else None
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused(error):

@@ -36,6 +36,8 @@ OTHER_AGENT: Final = "another agent takes copies out, and shows what is in doubt
 MOST_OF_ONE: Final = 20_000
 MOST_HELD: Final = 200_000
 """Messages of one queue, and of all, that are held at a time."""
+_ALSO_BY_AGE: Final = frozenset({TrimDoubt.UNCOUNTED, TrimDoubt.NO_COPY})
+"""Doubts with which copies aren't taken out by their age either."""
 CONSUMED_HERE: Final = "nothing is taken out of it: it has consumers here, where clients connect after a promotion"
 Figures: TypeAlias = Mapping[ObjectKey, tuple[QueueFigures | None, QueueFigures | None]]
 """Of the source, and of the copy."""
@@ -65,6 +67,7 @@ async def lock_copies(uris: Sequence[AmqpUri], vhost: str, lock: str = TRIMMING)
 class _Copy:
     trim: StandbyTrim
     timeout: float | None
+    by_age_only: str = ""
     has_priorities: bool = False
     taken: int = 0
     head: QueueHead | None = None
@@ -111,23 +114,31 @@ class Trimming:
             if why := barred[key.vhost]:
                 doubts[key] = why
                 continue
-            timeout = terms.timeouts.get(key)
-            if key in self._copies and (key in terms.never or self._copies[key].timeout != timeout):
-                await self._forget([key])
-            if key in terms.never:
-                doubts[key] = f"nothing is taken out of it: {terms.never[key]}"
-                continue
-            if key not in self._copies:
-                rule = replace(self.rule, timeout=timeout)
-                self._copies[key] = _Copy(StandbyTrim(rule, at), timeout)
-            try:
-                doubt = await self._look(key, source, copy, at, by_age_only=terms.by_age_only.get(key, ""))
-            except BrokerError as error:
-                await self._release(self._copies[key])
-                doubt = str(error)
-            if doubt:
+            if doubt := await self._look_at(key, source, copy, terms, at):
                 doubts[key] = doubt
         return doubts
+
+    async def _look_at(
+        self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, terms: TrimTerms, at: float
+    ) -> str:
+        known = self._copies.get(key)
+        timeout, by_age_only = terms.timeouts.get(key), terms.by_age_only.get(key, "")
+        if known is not None and (key in terms.never or known.timeout != timeout):
+            await self._forget([key])
+            known = None
+        if key in terms.never:
+            return f"nothing is taken out of it: {terms.never[key]}"
+        if known is None:
+            known = self._copies[key] = _Copy(StandbyTrim(replace(self.rule, timeout=timeout), at), timeout)
+        elif bool(by_age_only) != bool(known.by_age_only):
+            known.trim.forget_source(at)
+            await self._release(known)
+        known.by_age_only = by_age_only
+        try:
+            return await self._look(key, source, copy, at)
+        except BrokerError as error:
+            await self._release(known)
+            return str(error)
 
     async def _why_barred(self, vhost: str) -> str:
         """Only one agent may take from a vhost's queues: none knows what another one takes. What was known is forgotten
@@ -145,9 +156,7 @@ class Trimming:
             self._vhosts[vhost] = known = _Vhost(connection, self.clock())
         return "" if self.clock() - known.since >= self.rule.late else str(TrimDoubt.NEW)
 
-    async def _look(
-        self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float, *, by_age_only: str
-    ) -> str:
+    async def _look(self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, now: float) -> str:
         known = self._copies[key]
         allowed = known.trim.look(
             now,
@@ -156,7 +165,7 @@ class Trimming:
             taken=known.taken,
             held=-1 if source is None or source.unacknowledged is None else source.unacknowledged,
         )
-        trimmed = 0 if self.settings.trim_after is None or by_age_only else allowed.messages
+        trimmed = 0 if self.settings.trim_after is None or known.by_age_only else allowed.messages
         expired = 0 if self.settings.keep is None else known.trim.expired(now)
         most = max(trimmed, expired)
         head = known.head
@@ -176,10 +185,12 @@ class Trimming:
             return f"nothing is taken out of it: {StandingDoubt.PRIORITIES}"
         if known.head is None and most > 0 and not await self._hold(key, known, most):
             return CONSUMED_HERE
-        if by_age_only:
+        if self.settings.trim_after is None:
+            return ""
+        if known.by_age_only and allowed.doubt not in _ALSO_BY_AGE:
             taken = "nothing" if self.settings.keep is None else "only what is older than `keep`"
-            return f"{taken} is taken out of it: {by_age_only}"
-        return "" if self.settings.trim_after is None else (allowed.doubt or "")
+            return f"{taken} is taken out of it: {known.by_age_only}"
+        return allowed.doubt or ""
 
     async def _hold(self, key: ObjectKey, known: _Copy, most: int) -> bool:
         """Returns False where somebody else consumes from the queue."""

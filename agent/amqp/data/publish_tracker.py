@@ -7,7 +7,6 @@ Why: docs/decisions/0015-tags-in-order.md
 from __future__ import annotations
 
 import asyncio
-import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Final
 from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
 from agent.amqp.data.refused import Later, Refused, Unpublishable
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
@@ -24,7 +23,6 @@ from agent.core.links.histogram import Histogram
 from agent.core.links.refusals import Refusals
 from agent.core.model import AckMode
 from agent.core.rules.quarantine import QuarantineReason
-from agent.errors import BrokerError
 
 _ACK: Final = 60 << 16 | 80
 _NACK: Final = 60 << 16 | 120
@@ -37,9 +35,6 @@ _REQUEUE: Final = 2
 MOST_UNSETTLED: Final = 4 * 65_535  # consumers follow one another, and none has a larger prefetch than that
 TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
 BINDING_SYNC_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
-_LARGER: Final = re.compile(
-    r"PRECONDITION_FAILED - message size \d+ is larger than (?:configured )?max size (\d{1,15})"
-)
 
 
 @dataclass(slots=True)
@@ -64,13 +59,6 @@ class Counts:
 
 def _never(_: float, __: Callable[[], None]) -> None:
     """In place of a timer."""
-
-
-def largest_taken(error: BrokerError) -> int | None:
-    """The largest body that a broker accepts, from its text when it closes a channel over a larger one; None if that
-    isn't why it closed the channel."""
-    said = _LARGER.match(str(error)) if isinstance(error, ChannelClosedError) else None
-    return int(said[1]) if said else None
 
 
 class PublishTracker:
@@ -322,7 +310,7 @@ class PublishTracker:
             )
         if refused:
             oldest = f", the oldest {where}" if (where := self.refused.where) else ""
-            why = self._channel.rejection or "is a queue there full?"
+            why = f"the last one: {said}" if (said := self._channel.rejection) else "is a queue there full?"
             troubles.append(f"{refused} refused by the destination ({why}) and tried again{oldest}")
         return "; ".join(filter(None, troubles))
 

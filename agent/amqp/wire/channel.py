@@ -170,7 +170,7 @@ class Channel:
         self.on_message: Callable[[Message], None] | None = None
         self.on_cancel: Callable[[str], None] | None = None
         self.losses: dict[str, int] | None = None  # where it counts messages that lose something by being converted
-        self.rejection = ""  # why the last message was refused, as far as the broker says
+        self.rejection = ""  # why the broker refused the message that it refused last; empty if it doesn't say
         self.on_confirm: Callable[[Call], None] | None = None  # of few publishes; those of links are diverted
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[BrokerError] = loop.create_future()

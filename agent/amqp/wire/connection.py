@@ -197,9 +197,9 @@ class WireConnection(asyncio.BufferedProtocol):
                 channel.losses[reason] = channel.losses.get(reason, 0) + 1
 
     def rejected(self, number: int, text: str) -> None:
-        """Note why a channel's last refused message was refused, where the protocol says so."""
+        """Note why the message of a channel that was refused last was; empty if the broker doesn't say."""
         if (channel := self._channels.get(number)) is not None:
-            channel.rejection = text
+            channel.rejection = one_line(text)
 
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)

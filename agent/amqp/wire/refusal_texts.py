@@ -56,7 +56,10 @@ _LIMIT: Final = re.compile(r"limit \(\d+\) is reached$")
 _ONLY_LOCAL: Final = "can only connect via localhost"
 _USER_ID: Final = "ACCESS_REFUSED - user_id property set to "
 _CONSUMED: Final = "ACCESS_REFUSED - queue '"
-_UNLIKE: Final = re.compile(r"PRECONDITION_FAILED - inequivalent arg '(\w+)'")
+_UNLIKE: Final = re.compile(r"PRECONDITION_FAILED - inequivalent arg '([^']*)'")
+_LARGER: Final = re.compile(
+    r"PRECONDITION_FAILED - message size \d+ is larger than (?:configured )?max size (\d{1,15})"
+)
 _NO_PRIORITY: Final = re.compile(r"'x-priority'.* of queue type rabbit_stream_queue$", re.DOTALL)
 _FORCED: Final = "Connection forced"
 REPLICATED: Final = frozenset({"quorum", "stream"})
@@ -165,8 +168,8 @@ def is_stream_refusing_priority(code: int, text: str) -> bool:
 
 
 def unlike(text: str) -> str:
-    """The property in which a queue or exchange differs from a declare that was refused; empty if it is another
-    refusal."""
+    """The property or argument in which a queue or exchange differs from a declare that was refused; empty if it is
+    another refusal."""
     found = _UNLIKE.match(text)
     return found[1] if found is not None else ""
 
@@ -184,6 +187,22 @@ def shows_replication(text: str, queue: str, vhost: str) -> bool | None:
         return False
     found = re.search(f"inequivalent arg 'x-queue-type' {where}received .* but current is (?:none|'([a-z_]+)')$", text)
     return None if found is None else found[1] in REPLICATED
+
+
+def is_in_use(text: str) -> bool:
+    """True if a queue wasn't deleted since it has consumers."""
+    return text.endswith("in use")
+
+
+def is_not_empty(text: str) -> bool:
+    """True if a queue wasn't deleted since it has messages."""
+    return text.endswith("not empty")
+
+
+def largest_taken(text: str) -> int | None:
+    """The largest body that the broker takes; None if it closed the channel over something else."""
+    found = _LARGER.match(text)
+    return None if found is None else int(found[1])
 
 
 def is_forced(text: str) -> bool:

@@ -48,7 +48,8 @@ def trim_terms(
     """`release` is that of the standby, `of` the settings in force of all queues of the source, as any may dead-letter
     into one that is wanted, `copies` those of the copies."""
     copies = {key: each for key, each in of.items() if key in wanted} if copies is None else copies
-    there, unknown = _by_default_exchange(of), _unknown(of, source)
+    there = _by_default_exchange(of)
+    unread, unknown = _unread(source), _unknown(of, source)
     here = reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
     by_age_only: dict[ObjectKey, str] = {}
@@ -64,8 +65,10 @@ def trim_terms(
         doubt = standing_doubt(at_source, copy, sees_priorities=True)
         if doubt is not None and doubt not in OF_THE_SOURCE:
             never[key] = str(doubt)
-        elif doubt is not None or key.vhost in unknown:
-            by_age_only[key] = unknown[key.vhost] if doubt is None else str(doubt)
+        elif key.vhost in unknown:  # whether its copy dead-letters into this one isn't known either
+            never[key] = unknown[key.vhost]
+        elif doubt is not None or key.vhost in unread:
+            by_age_only[key] = unread[key.vhost] if doubt is None else str(doubt)
         given = settings.consumer_timeout
         timeouts[key] = None if given is None else consumer_timeout(at_source, given)
     return TrimTerms(never, by_age_only, timeouts)
@@ -88,13 +91,23 @@ def _by_default_exchange(of: QueueLimits) -> set[ObjectKey]:
     return found
 
 
+def _unread(source: ClusterObjects) -> dict[str, str]:
+    """By vhost, why it isn't known of each queue in it whether one that can't be read, and isn't copied, dead-letters
+    into it."""
+    return {key.vhost: _doubt(key, why) for key, why in source.unread.items() if key.kind is ObjectKind.QUEUE}
+
+
 def _unknown(of: QueueLimits, source: ClusterObjects) -> dict[str, str]:
-    """By vhost, why it isn't known of each queue in it whether another one dead-letters into it."""
-    reasons = {key: why for key, why in source.unread.items() if key.kind is ObjectKind.QUEUE}
-    reasons |= {
-        key: _UNKNOWN for key, limits in of.items() if limits is None and type_of(source.objects[key]) != _STREAM
+    """By vhost, the same of a queue whose policies aren't known."""
+    return {
+        key.vhost: _doubt(key, _UNKNOWN)
+        for key, limits in of.items()
+        if limits is None and type_of(source.objects[key]) != _STREAM
     }
-    return {key.vhost: f"whether {key} dead-letters into it isn't known: {why}" for key, why in reasons.items()}
+
+
+def _doubt(key: ObjectKey, why: str) -> str:
+    return f"whether {key} dead-letters into it isn't known: {why}"
 
 
 def _dead_letter_exchanges(of: QueueLimits) -> Iterable[ObjectKey]:

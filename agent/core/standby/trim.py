@@ -73,9 +73,14 @@ class StandbyTrim:
     def __init__(self, rule: TrimRule, now: float) -> None:
         self._rule = rule
         self._began = now
-        self._proof = SourceProof(now, after=rule.after, late=rule.late, timeout=rule.timeout)
+        self._proof = _nothing_proven(rule, now)
         self._copy = CopyPositions(span=max(rule.keep, self._proof.patience), late=rule.late)
         self._gone = NOWHERE  # up to this position of the copy, the source holds nothing
+
+    def forget_source(self, now: float) -> None:
+        """Prove anew what the source holds no more: what was seen of it until now proves nothing."""
+        self._proof = _nothing_proven(self._rule, now)
+        self._began, self._gone = now, NOWHERE
 
     def look(
         self, now: float, source: SourceFigures | None, copy: CopyFigures | None, *, taken: int, held: int
@@ -112,3 +117,7 @@ class StandbyTrim:
         if self._proof.was_delivered_again:
             return TrimDoubt.DELIVERED_AGAIN
         return TrimDoubt.NEW if now - self._began <= patience else TrimDoubt.UNPROVEN
+
+
+def _nothing_proven(rule: TrimRule, now: float) -> SourceProof:
+    return SourceProof(now, after=rule.after, late=rule.late, timeout=rule.timeout)

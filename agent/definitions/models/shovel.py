@@ -258,17 +258,22 @@ class ShovelModel(StrictModel):
             written["publish_properties"] = written["publish_properties"].to_core()
         if self.src_protocol == AMQP10 and written.get("delete_after") is model.DeleteAfter.QUEUE_LENGTH:
             del written["delete_after"]  # RabbitMQ 3.10 takes it, and never ends
-        if self.src_protocol == LOCAL and written.get("ack_mode") is model.AckMode.NO_ACK:
-            written["ack_mode"] = model.AckMode.ON_PUBLISH  # the queue may be a stream, which nothing shows
+        if self._needs_acks and written.get("ack_mode") is model.AckMode.NO_ACK:
+            written["ack_mode"] = model.AckMode.ON_PUBLISH
         return model.ShovelSettings(**written)
+
+    @property
+    def _needs_acks(self) -> bool:
+        """True for a local source that may be a stream, which nothing shows."""
+        return self.src_protocol == LOCAL and "src_exchange" not in self.model_fields_set
 
     def warnings(self, spot: Spot) -> None:
         warn_uris(_reached(self.src_uri, self.src_protocol), spot, "src-uri")
         warn_uris(_reached(self.dest_uri, self.dest_protocol), spot, "dest-uri")
-        if self.src_protocol == LOCAL and self.ack_mode is model.AckMode.NO_ACK:
+        if self._needs_acks and self.ack_mode is model.AckMode.NO_ACK:
             spot.warn(
                 "no-ack becomes on-publish with src-protocol: local, as the queue may be a stream; write on-publish, "
-                "or src-protocol: amqp091 if it is none",
+                "or, if it is no stream, src-protocol: amqp091",
                 "ack-mode",
             )
         if self.src_protocol == AMQP10:
@@ -280,13 +285,16 @@ class ShovelModel(StrictModel):
         if spot.is_unresolved(f"{end}-address"):
             return
         found = addressed(address)
-        if end == "src" and self.lag_critical and (found is None or found.is_old or found.kind != "queue"):
+        if found is not None and not found.is_old and found.kind == "queue":
+            return
+        reads_stream = "x-stream-offset" in dict(self.src_consumer_args or ())
+        if end == "src" and self.lag_critical and not reads_stream:
             spot.warn(
-                "lag-critical does nothing at this address: how much waits is known of /queues/NAME of RabbitMQ 4 "
-                "only; leave it out",
+                "lag-critical does nothing at this address: how much waits is known only for /queues/NAME of "
+                "RabbitMQ 4; leave it out",
                 "lag-critical",
             )
-        if is_predeclared and (found is None or found.is_declared):
+        if is_predeclared:
             name = f"{end}-predeclared"
             spot.warn(
                 f"{name} does nothing at this address: the agent declares /queues/NAME of RabbitMQ 4 only; leave "

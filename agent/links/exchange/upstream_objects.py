@@ -7,7 +7,6 @@ Why: docs/decisions/0032-few-round-trips.md, docs/decisions/0035-names-over-255-
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from agent.amqp.rpc import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
+from agent.amqp.wire.refusal_texts import is_in_use, is_not_empty, unlike
 from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Exchange, LinkSettings
@@ -31,7 +31,6 @@ from agent.links.kind import InDoubtError, KeptError
 
 LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
-_DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 
 
 async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
@@ -93,8 +92,8 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
     standing = await declare(connection, "queue", name, passive=True)
     if isinstance(standing, ChannelClosedError):
         raise refusal(connection, f"looking for queue {name!r}", standing)
-    differing = _DIFFERING.search(str(found))
-    what = f"another {differing[1]}" if differing else "other arguments"
+    differing = unlike(str(found))
+    what = f"another {differing}" if differing else "other arguments"
     return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
 
 
@@ -140,7 +139,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     if not isinstance(found, ChannelClosedError):
         return
     if found.code == PRECONDITION_FAILED:
-        is_used, has_messages = str(found).endswith("in use"), if_empty and str(found).endswith("not empty")
+        is_used, has_messages = is_in_use(str(found)), if_empty and is_not_empty(str(found))
         if (kept := _kept(connection, name, consumers=is_used, messages=has_messages)) is not None:
             raise kept from found
     raise refusal(connection, f"deleting queue {name!r}", found)

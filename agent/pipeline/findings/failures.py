@@ -52,6 +52,13 @@ def _shortened_failure() -> Column:
     return fn.when(fn.col("failure").isNotNull(), fn.struct(*fields)).alias("failure")
 
 
+def _most_often() -> list[Column]:
+    """The error that most had, of those with one, and the facts of the same."""
+    explained = fn.when(fn.coalesce("error", fn.col("failure")["kind"]).isNotNull(), fn.struct("error", "failure"))
+    both = fn.mode(explained, True)
+    return [both[name].alias(name) for name in ("error", "failure")]
+
+
 def _first_link() -> list[Column]:
     return [*(fn.first(name).alias(name) for name in LINK), *identity_aggregates()]
 
@@ -73,8 +80,7 @@ def _by_outage(rows: DataFrame) -> DataFrame:
         fn.sum("down_seconds").alias("seconds"),
         (fn.max("until") - fn.min("begin")).alias("longest"),
         fn.mode("reason", True).alias("reason"),
-        fn.mode("error", True).alias("error"),
-        fn.mode("failure", True).alias("failure"),
+        *_most_often(),
     )
 
 
@@ -90,8 +96,7 @@ def _repeated(by_outage: DataFrame) -> DataFrame:
         fn.sum("times").alias("times"),
         fn.sum("seconds").alias("seconds"),
         fn.max("longest").alias("longest"),
-        fn.mode("error", True).alias("error"),
-        fn.mode("failure", True).alias("failure"),
+        *_most_often(),
     )  # fmt: skip
 
 
@@ -107,8 +112,7 @@ def _degraded(tables: ReportTables) -> DataFrame:
     return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
         *identity_aggregates(),
         fn.mode("reason", True).alias("reason"),
-        fn.mode("error", True).alias("error"),
-        fn.mode("failure", True).alias("failure"),
+        *_most_often(),
         fn.min("begin").alias("begin"),
         fn.max("until").alias("until"),
         (fn.max("until") >= tables.within.end).alias("open"),
@@ -154,8 +158,7 @@ def _by_origin(by_link: DataFrame) -> DataFrame:
         (fn.sum("lasted") / SECOND).alias("seconds"),
         fn.max("longest").alias("longest"),
         fn.mode("reason", True).alias("reason"),
-        fn.mode("error", True).alias("error"),
-        fn.mode("failure", True).alias("failure"),
+        *_most_often(),
     )
 
 

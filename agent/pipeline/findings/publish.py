@@ -174,7 +174,7 @@ def _text_column(name: str, kind: str) -> Column:
     if kind == "timestamp":
         return fn.date_format(name, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'").alias(name)
     if kind.startswith("struct"):
-        return fn.to_json(name).alias(name)
+        return fn.to_json(name, {"ignoreNullFields": "false"}).alias(name)
     return fn.col(f"`{name}`").cast("string").alias(name)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.refusal_texts import largest_taken
 from agent.amqp.wire.tables import encode_table, short_string
 from agent.core import fields
 from agent.core.fields import Field
@@ -378,7 +378,7 @@ async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
     assert isinstance(error, ChannelClosedError) and error.code == 406
     await link.stop()
     assert not down.is_closed
-    link.largest = largest_taken(error)
+    link.largest = largest_taken(str(error))
     assert link.largest == MIB
     async with running(link):
         await until(lambda: link.counts.unpublishable.get("too_large", 0) >= 4, what="two go back, and come again")

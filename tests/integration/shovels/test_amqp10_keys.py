@@ -168,7 +168,7 @@ def test_a_message_without_a_priority_gets_none(agent_of: AgentOf, here: Site, t
     running(agent_of(here.node), here, ends(kind, ten, here))
     source.publish(["a"], "src", exchange="")
     [came] = messages(destination.uri, "dest", 1)
-    assert not came.priority
+    assert came.priority is None
 
 
 @pytest.mark.versions
@@ -188,11 +188,11 @@ def test_rules_are_about_headers_of_0_9_1(agent_of: AgentOf, here: Site, core: A
 def test_a_rate_limit_holds_between_two_ends_of_1_0(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     """Of a burst, what a second allows at once, and the rest as the limit says."""
     source, destination = furnished("both", ten, here)
-    source.publish(numbered(300), "src", exchange="")
-    began = time.monotonic()
     running(agent_of(here.node), here, ends("both", ten, here) | {"rate-limit": {"messages": 100}})
+    began = time.monotonic()
+    source.publish(numbered(300), "src", exchange="")
     assert destination.take(300, queue="dest") == numbered(300)
-    assert time.monotonic() - began >= 2.0
+    assert time.monotonic() - began >= 1.8
 
 
 @pytest.mark.versions

@@ -142,9 +142,11 @@ def test_from_quorum_queue_to_quorum_queue(agent_of: AgentOf, own: Site) -> None
     quorum = {"x-queue-type": "quorum"}
     keys = {"src-queue-args": quorum, "dest-queue-args": quorum}
     running(agent_of(own.node), own, local("src", own, "src") | local("dest", own, "dest") | keys)
-    found = own.node.admin.get("queues", own.vhost)
-    kinds = {each["name"]: each["arguments"].get("x-queue-type") for each in found}
-    assert kinds == {"src": "quorum", "dest": "quorum"}
+
+    def kinds() -> dict[str, str]:
+        return {each["name"]: each["arguments"].get("x-queue-type") for each in own.node.admin.get("queues", own.vhost)}
+
+    eventually(lambda: kinds() == {"src": "quorum", "dest": "quorum"}, what="both are declared")
     own.publish(numbered(500), "src", exchange="")
     assert own.take(500, queue="dest") == numbered(500)
     eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")

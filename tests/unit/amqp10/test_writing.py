@@ -156,12 +156,20 @@ async def test_outcomes_of_every_kind(state: Any, outcome: str | None, *, is_set
 
 async def test_why_a_message_was_rejected_is_known_without_secrets() -> None:
     target = await Target.made()
-    await target.publish(b"a", b"b")
-    await target.dispose(0, state=performatives.REJECTED.encode())
-    assert target.channel.rejection == ""
-    why = performatives.ERROR.encode(condition="amqp:not-allowed", description=f"too large for {PASSWORD}")
-    await target.dispose(1, state=performatives.REJECTED.encode(error=why))
-    assert target.channel.rejection == "NOT_ALLOWED - too large for [redacted]"
+    await target.publish(*[b"x"] * 5)
+    why = performatives.ERROR.encode(condition="com.example:odd", description=f"too\nlarge for {PASSWORD}")
+    unexplained = performatives.ERROR.encode(condition="com.example:odd")
+    for number, (state, shown) in enumerate(
+        (
+            (performatives.REJECTED.encode(error=why), "too large for [redacted]"),
+            (performatives.REJECTED.encode(), ""),
+            (performatives.REJECTED.encode(error=unexplained), "com.example:odd"),
+            (performatives.ACCEPTED.encode(), "com.example:odd"),
+            (performatives.RELEASED.encode(), ""),
+        )
+    ):
+        await target.dispose(number, state=state)
+        assert target.channel.rejection == shown
 
 
 async def test_a_settled_outcome_after_an_unsettled_one_means_nothing_new() -> None:

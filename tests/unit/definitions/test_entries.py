@@ -384,11 +384,11 @@ UNREMEMBERED = (
     "from x-stream-offset on; read it by amqp091"
 )
 BECOMES_ON_PUBLISH = (
-    "warning: no-ack becomes on-publish with src-protocol: local, as the queue may be a stream; write on-publish, or "
-    "src-protocol: amqp091 if it is none"
+    "warning: no-ack becomes on-publish with src-protocol: local, as the queue may be a stream; write on-publish, or, "
+    "if it is no stream, src-protocol: amqp091"
 )
 UNKNOWN_LAG = (
-    "warning: lag-critical does nothing at this address: how much waits is known of /queues/NAME of RabbitMQ 4 only; "
+    "warning: lag-critical does nothing at this address: how much waits is known only for /queues/NAME of RabbitMQ 4; "
     "leave it out"
 )
 NEVER_DECLARED = "does nothing at this address: the agent declares /queues/NAME of RabbitMQ 4 only; leave it out"
@@ -455,7 +455,7 @@ NO_OFFSET = (
                 f"{ENDS}, dest-queue: d, src-protocol: amqp10, src-address: {address}, src-predeclared: true",
                 f"warning: src-predeclared {NEVER_DECLARED}",
             )
-            for address in ("a", "topic://a", "/queue/a")
+            for address in ("a", "topic://a", "/queue/a", "/amq/queue/a", "/exchanges/a")
         ),
         (
             f"{ENDS}, src-queue: q, dest-protocol: amqp10, dest-address: a, dest-predeclared: true",
@@ -539,8 +539,7 @@ def test_shovels(tmp_path: Path, keys: str, complaint: str) -> None:
     "keys",
     [
         "src-address: /queues/a, lag-critical: 5m, src-predeclared: true, dest-address: /exchanges/x/k",
-        "src-address: /queues/a, dest-address: /exchanges/x/k, dest-predeclared: true",
-        "src-address: /amq/queue/a, src-predeclared: true, dest-address: /queues/b, dest-predeclared: true",
+        "src-address: /amq/queue/a, dest-address: /queues/b, dest-predeclared: true",
         "src-address: a, lag-critical: off, src-predeclared: false, dest-address: b, dest-predeclared: false",
     ],
 )

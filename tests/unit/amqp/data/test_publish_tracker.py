@@ -13,16 +13,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
-from agent.amqp.data.publish_tracker import MOST_UNSETTLED, largest_taken
+from agent.amqp.data.publish_tracker import MOST_UNSETTLED
 from agent.amqp.data.refused import FIRST_PAUSE, LONGEST_PAUSE
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.refusal_texts import largest_taken
 from agent.core import fields
 from agent.core.links.refusals import COMES_BACK_WITHIN, LONGEST, SHORTEST, SPARINGLY
 from agent.core.model import AckMode
 from agent.core.rules.hops import RECEIVED_FROM, received_entry
-from agent.errors import TransientError
 from tests.unit.amqp.wire.link import HERE, TO_EXCHANGE, Link, Sent, Settled, feed, turn, with_table
 
 VISITED = with_table((RECEIVED_FROM, fields.array(received_entry("u", "x", redelivered=False, upstream=HERE))))
@@ -345,8 +344,8 @@ async def test_what_was_too_large_is_tried_again_once_that_is_forgotten() -> Non
 
 def test_a_broker_tells_what_it_takes_when_it_refuses_more() -> None:
     said = "PRECONDITION_FAILED - message size 2000000 is larger than configured max size 1048576"
-    assert largest_taken(ChannelClosedError(406, said)) == 1048576
-    assert largest_taken(TransientError("the connection was lost")) is None
+    assert largest_taken(said) == 1048576
+    assert largest_taken("PRECONDITION_FAILED - something else") is None
 
 
 @pytest.mark.parametrize("method", [methods.BASIC_ACK, methods.BASIC_NACK])

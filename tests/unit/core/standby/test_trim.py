@@ -60,6 +60,16 @@ def test_what_came_since_stays() -> None:
     assert watched.see(copy=CopyFigures("one", 60, 60), seconds=LONG).messages == 60
 
 
+def test_what_was_seen_while_it_proved_nothing_is_forgotten_but_not_how_old_copies_are() -> None:
+    watched = Watched()
+    watched.see(seconds=2 * RULE.keep)
+    watched.trim.forget_source(watched.now)
+    found = watched.see()
+    assert (found.messages, found.doubt) == (0, TrimDoubt.NEW)
+    assert watched.trim.expired(watched.now) == 50
+    assert watched.see(seconds=LONG).messages == 50
+
+
 def test_what_was_taken_goes_only_once() -> None:
     watched = Watched()
     watched.see(seconds=LONG)
