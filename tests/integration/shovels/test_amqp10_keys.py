@@ -168,7 +168,7 @@ def test_a_message_without_a_priority_gets_none(agent_of: AgentOf, here: Site, t
     running(agent_of(here.node), here, ends(kind, ten, here))
     source.publish(["a"], "src", exchange="")
     [came] = messages(destination.uri, "dest", 1)
-    assert came.priority is None
+    assert not came.priority  # which aio-pika shows as 0 if it isn't there
 
 
 @pytest.mark.versions
