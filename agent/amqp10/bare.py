@@ -32,6 +32,7 @@ _NULL: Final = bytes((types.NULL_CODE,))
 _USER_PLACE: Final = 2
 _MOST_HEADERS: Final = 256
 _OFFSET: Final = b"x-stream-offset"  # where a message stood in the stream that it comes from
+_MAPS: Final = frozenset({b"\xc1", b"\xd1"})
 _LARGE_MAP: Final = struct.Struct(">BII")
 _OF_MESSAGES: Final = ("durable", "priority", "ttl")  # the other fields of a header count what happened at one broker
 _TYPES: Final = {"S": "string", "l": "long", "t": "boolean"}
@@ -78,6 +79,8 @@ class BareMessages:
 def _without_offset(message: bytes, begin: int, content: int) -> bytes:
     """The message from `begin` on, where its annotations are, with their map at `content`. What can't be read is left
     to the peer, and so is an offset among more annotations than are looked at."""
+    if message[content : content + 1] not in _MAPS:
+        return message[begin:]
     try:
         first, after = map_span(message, content, len(message))
         if after - first > MOST_ANNOTATIONS or message.find(_OFFSET, first, after) < 0:

@@ -142,7 +142,7 @@ class SenderLink:
             return
         first = performed["first"]
         last = first if performed["last"] is None else performed["last"]
-        if outcome is not performatives.ACCEPTED:
+        if state is not None and outcome is not performatives.ACCEPTED:
             self._session.rejected(_reason(state))
         if not performed["settled"]:
             self._session.send(performatives.DISPOSITION.encode(role=False, first=first, last=last, settled=True))

@@ -132,7 +132,6 @@ class Trimming:
             known = self._copies[key] = _Copy(StandbyTrim(replace(self.rule, timeout=timeout), at), timeout)
         elif bool(by_age_only) != bool(known.by_age_only):
             known.trim.forget_source(at)
-            await self._release(known)
         known.by_age_only = by_age_only
         try:
             return await self._look(key, source, copy, at)

@@ -49,7 +49,7 @@ def trim_terms(
     into one that is wanted, `copies` those of the copies."""
     copies = {key: each for key, each in of.items() if key in wanted} if copies is None else copies
     there = _by_default_exchange(of)
-    unread, unknown = _unread(source), _unknown(of, source)
+    unread, unknown = _unread(source), _unknown(of, source) | _unknown(copies, source)
     here = reached(source.objects, _dead_letter_exchanges(copies))
     never: dict[ObjectKey, str] = {}
     by_age_only: dict[ObjectKey, str] = {}

@@ -28,7 +28,7 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
         # An incident that no other link shares is its own outage.
         "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
     }
-    rows = tables.incidents().withColumns(columns)
+    rows = _explained(tables.incidents().withColumns(columns))
     counts = rows.agg(
         fn.count("of").alias("incidents"),
         fn.count_if("open").alias("open"),
@@ -52,10 +52,15 @@ def _shortened_failure() -> Column:
     return fn.when(fn.col("failure").isNotNull(), fn.struct(*fields)).alias("failure")
 
 
+def _explained(rows: DataFrame) -> DataFrame:
+    """With error and facts in one column, null without either: `mode` counts a struct right only if it is a column."""
+    is_known = fn.coalesce("error", fn.col("failure")["kind"]).isNotNull()
+    return rows.withColumn("explained", fn.when(is_known, fn.struct("error", "failure")))
+
+
 def _most_often() -> list[Column]:
-    """The error that most had, of those with one, and the facts of the same."""
-    explained = fn.when(fn.coalesce("error", fn.col("failure")["kind"]).isNotNull(), fn.struct("error", "failure"))
-    both = fn.mode(explained, True)
+    """The error that most of the `_explained` rows had, of those with one, and the facts of the same."""
+    both = fn.mode("explained", True)
     return [both[name].alias(name) for name in ("error", "failure")]
 
 
@@ -88,7 +93,7 @@ def _repeated(by_outage: DataFrame) -> DataFrame:
     """Outages of the same links for the same reason, which are one line however often they came back."""
     kind = fn.col("failure")["kind"].alias("failure_kind")
     of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("disruption_name"))
-    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason", kind, "status").agg(
+    return _explained(by_outage).withColumn("same", of).groupBy("scope", "same", "reason", kind, "status").agg(
         *_first_link(),
         fn.first("disruption_name").alias("disruption_name"),
         *_whole_span(),
@@ -109,7 +114,7 @@ def _degraded(tables: ReportTables) -> DataFrame:
         *IDENTITY, "status", "reason", "error", _shortened_failure(), lasted,
         start.alias("begin"), fn.unix_micros("end").alias("until"),
     )  # fmt: skip
-    return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
+    return _explained(spans).withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
         *identity_aggregates(),
         fn.mode("reason", True).alias("reason"),
         *_most_often(),
@@ -148,17 +153,21 @@ def _origin() -> Column:
 def _by_origin(by_link: DataFrame) -> DataFrame:
     """Links of one upstream are one disruption; `times` is how often the one with most of them had it."""
     many = fn.count("link") > 1
-    return by_link.groupBy("origin", "status").agg(
-        *_first_link(),
-        fn.when(many, fn.lit("upstream")).alias("scope"),
-        fn.when(many, fn.first("origin")).alias("disruption_name"),
-        *_whole_span(),
-        fn.count("link").alias("links"),
-        fn.max("times").alias("times"),
-        (fn.sum("lasted") / SECOND).alias("seconds"),
-        fn.max("longest").alias("longest"),
-        fn.mode("reason", True).alias("reason"),
-        *_most_often(),
+    return (
+        _explained(by_link)
+        .groupBy("origin", "status")
+        .agg(
+            *_first_link(),
+            fn.when(many, fn.lit("upstream")).alias("scope"),
+            fn.when(many, fn.first("origin")).alias("disruption_name"),
+            *_whole_span(),
+            fn.count("link").alias("links"),
+            fn.max("times").alias("times"),
+            (fn.sum("lasted") / SECOND).alias("seconds"),
+            fn.max("longest").alias("longest"),
+            fn.mode("reason", True).alias("reason"),
+            *_most_often(),
+        )
     )
 
 

@@ -44,7 +44,9 @@ def test_the_place_in_a_stream_is_left_out() -> None:
     many = tuple((Value("symbol", f"x-{number}"), Value("binary", b"b" * 100)) for number in range(100))
     taken = BareMessages().take(sections.section(0x72, Value("map", (*many, offset))) + rest)
     assert sections.pairs(taken.body, sections.find_sections(taken.body).message_annotations) == many
-    for whole in (header + rest, sections.section(0x72, Value("map", (kept, offset)))[:-3]):
+    cut_off = sections.section(0x72, Value("map", (kept, offset)))
+    a_list = sections.section(0x72, Value("list", offset))
+    for whole in (header + rest, cut_off[:-3], cut_off[:5], cut_off[:4], cut_off[:3], a_list):
         assert BareMessages().take(whole).body == whole
 
 

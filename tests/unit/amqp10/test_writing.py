@@ -179,6 +179,11 @@ async def test_a_settled_outcome_after_an_unsettled_one_means_nothing_new() -> N
     await target.dispose(0, 1)
     await target.dispose(1)
     assert target.settled == {1: ACK, 2: ACK}
+    await target.publish(b"c")
+    why = performatives.ERROR.encode(condition="amqp:not-allowed", description="too large")
+    await target.dispose(2, state=performatives.REJECTED.encode(error=why), settled=False)
+    await target.dispose(2, state=None)
+    assert target.channel.rejection == "too large"
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,19 @@ def test_where_it_is_not_known_whether_a_queue_dead_letters_that_is_said_of_all_
     assert "'odd' in vhost 'v' dead-letters into it isn't known: its arguments can't be read" in why
 
 
+@pytest.mark.parametrize("side", ["source", "standby"])
+def test_where_policies_of_a_queue_are_not_known_nothing_of_its_vhost_is_trimmed(side: str) -> None:
+    """Its copy may dead-letter into any other, too."""
+    source, other = cluster(queues=[queue(), queue("other")]), queue_key("v", "other")
+    wanted = plan_migration(source, empty(), choose(source, ALL), with_traps=False).wanted
+    known = limits_of(source, source.objects)
+    settings = StandbySettings("origin", ALL, 3600.0, 1800.0, None, HERE)
+    lacking = {**known, other: None}
+    of, copies = (lacking, known) if side == "source" else (known, lacking)
+    found = trim_terms(settings, source, NEW, wanted, of, copies=copies)
+    assert (set(found.never), found.by_age_only) == ({Q, other}, {})
+
+
 def test_a_queue_that_copies_are_dead_lettered_into() -> None:
     source = cluster(
         exchanges=[exchange("dead"), exchange("dead2")],
