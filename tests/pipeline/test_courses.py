@@ -16,8 +16,9 @@ from agent.pipeline.reading import lifetimes, parsing, thinning
 from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.availability import availability
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, outages
-from agent.pipeline.tables.intervals import incidents as found_incidents
+from agent.pipeline.tables.incidents import incidents as found_incidents
+from agent.pipeline.tables.incidents import outages
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
 from agent.pipeline.tables.standby import standby
 from agent.pipeline.tables.traffic import account, cells
 from agent.pipeline.window import Bounds, micros

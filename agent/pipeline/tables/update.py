@@ -26,7 +26,8 @@ from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import LINK, LINK_ATTRIBUTES, SECOND
 from agent.pipeline.spark import Cache, begin_step, in_parallel
 from agent.pipeline.tables.availability import availability, edges
-from agent.pipeline.tables.intervals import agent_reports, incidents, intervals, link_attributes, outages, with_outages
+from agent.pipeline.tables.incidents import incidents, outages, with_outages
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
 from agent.pipeline.tables.slo import slo
 from agent.pipeline.tables.standby import standby
 from agent.pipeline.tables.traffic import account, cells, traffic, with_other_consumers
