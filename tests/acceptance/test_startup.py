@@ -84,7 +84,7 @@ def test_a_command_that_asks_an_agent_loads_nothing_that_asks_a_broker() -> None
     [
         (("--help",), 19),
         (("status", "--url", NOBODY), 33),
-        (("validate", "-c", SMALL), 71),
+        (("validate", "-c", SMALL), 72),
         (("run", "-c", "missing.yaml"), 241),
     ],
 )
