@@ -17,11 +17,11 @@ from agent.amqp.data.probe import Probes
 from agent.amqp.data.rewriting import Chooser, Rewriter
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
-from agent.amqp.failures import ACCESS_REFUSED, blames_message, is_consumed_by_another, one_line
+from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
-from agent.amqp.wire.refusal_texts import largest_taken
+from agent.amqp.wire.refusal_texts import is_consumed_by_another, largest_taken
 from agent.core.links import prefetch
 from agent.core.links.poison_search import Watch
 from agent.core.links.rate_limit import RateLimit

@@ -121,6 +121,7 @@ class Trimming:
     async def _look_at(
         self, key: ObjectKey, source: QueueFigures | None, copy: QueueFigures | None, terms: TrimTerms, at: float
     ) -> str:
+        """The doubt of one queue, empty without one. What was known of it is forgotten as far as its terms changed."""
         known = self._copies.get(key)
         timeout, by_age_only = terms.timeouts.get(key), terms.by_age_only.get(key, "")
         if known is not None and (key in terms.never or known.timeout != timeout):

@@ -164,6 +164,9 @@ def repeats() -> Iterator[dict[str, Any]]:
     for at in (600, 7200, 12_000):
         yield line(at, "backoff", link="weak", reason="upstream_lost")
         yield line(at + 300, "running", link="weak")
+    other = dict.fromkeys(FAILURE_FIELDS) | {"kind": "heartbeats missed"}
+    yield line(13_000, "backoff", link="weak", reason="upstream_lost", failure=other)
+    yield line(13_060, "running", link="weak")
     for link in ("one", "two"):
         for at in (HOUR, 3 * HOUR):
             yield line(at, "blocked", link=link, reason="upstream_blocked")
@@ -216,6 +219,7 @@ def test_repeats_and_times_degraded_are_told_once(of_several: Several) -> None:
     blocked_first = "2 links to upstream there blocked 2 times, for 18 min at most and 1.2 link-hours in all"
     down = "x.weak from there to here down 3 times, for 5 min at most and 15 min in all, upstream lost"
     assert 0 < of_several.text.index(blocked_first) < of_several.text.index(down)
+    assert "x.weak from there to here down for 1 min, upstream lost" in of_several.text, "of another kind"
 
 
 def test_links_that_were_too_far_behind_are_told(of_several: Several) -> None:

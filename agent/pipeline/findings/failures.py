@@ -15,7 +15,7 @@ from agent.pipeline.findings.report_tables import (
     identity_of,
     shortened,
 )
-from agent.pipeline.schema import FAILURE, FAILURE_FIELDS, LINK, SECOND, Bucket
+from agent.pipeline.schema import FAILURE_FIELDS, LINK, SECOND, Bucket
 from agent.pipeline.window import Bounds
 
 
@@ -24,7 +24,6 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
         "begin": fn.unix_micros("start"),
         "until": fn.unix_micros("end"),
         "error": shortened("error"),
-        "failure": _shortened_failure(),
         # An incident that no other link shares is its own outage.
         "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
     }
@@ -47,21 +46,13 @@ def failures(tables: ReportTables, *, outages: int, incidents: int) -> Failures:
     )  # fmt: skip
 
 
-def _shortened_failure() -> Column:
-    fields = (fn.substring(fn.col("failure")[name], 1, LONGEST).alias(name) for name in FAILURE_FIELDS)
-    return fn.when(fn.col("failure").isNotNull(), fn.struct(*fields)).alias("failure")
-
-
 def _explained(rows: DataFrame) -> DataFrame:
     """With error and facts in one column, null without either: `mode` counts a struct right only if it is a column."""
-    is_known = fn.coalesce("error", fn.col("failure")["kind"]).isNotNull()
-    return rows.withColumn("explained", fn.when(is_known, fn.struct("error", "failure")))
-
-
-def _most_often() -> list[Column]:
-    """The error that most of the `_explained` rows had, of those with one, and the facts of the same."""
-    both = fn.mode("explained", True)
-    return [both[name].alias(name) for name in ("error", "failure")]
+    failure = fn.col("failure")
+    fields = (fn.substring(failure[name], 1, LONGEST).alias(name) for name in FAILURE_FIELDS)
+    shown = fn.when(failure.isNotNull(), fn.struct(*fields)).alias("failure")
+    is_known = fn.coalesce("error", failure["kind"]).isNotNull()
+    return rows.withColumn("explained", fn.when(is_known, fn.struct("error", shown)))
 
 
 def _first_link() -> list[Column]:
@@ -73,7 +64,8 @@ def _whole_span() -> list[Column]:
 
 
 def _by_outage(rows: DataFrame) -> DataFrame:
-    """The incidents of each outage."""
+    """The incidents of each outage, with the error that most of those with one have, and the facts of the same."""
+    explained = fn.mode("explained", True)
     return rows.groupBy("of").agg(
         *_first_link(),
         fn.lit("down").alias("status"),
@@ -85,15 +77,16 @@ def _by_outage(rows: DataFrame) -> DataFrame:
         fn.sum("down_seconds").alias("seconds"),
         (fn.max("until") - fn.min("begin")).alias("longest"),
         fn.mode("reason", True).alias("reason"),
-        *_most_often(),
+        explained["error"].alias("error"),
+        explained["failure"].alias("failure"),
     )
 
 
 def _repeated(by_outage: DataFrame) -> DataFrame:
     """Outages of the same links for the same reason, which are one line however often they came back."""
-    kind = fn.col("failure")["kind"].alias("failure_kind")
     of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("disruption_name"))
-    return _explained(by_outage).withColumn("same", of).groupBy("scope", "same", "reason", kind, "status").agg(
+    kind = fn.col("failure")["kind"].alias("failure_kind")
+    return by_outage.withColumn("same", of).groupBy("scope", "same", "reason", kind, "status").agg(
         *_first_link(),
         fn.first("disruption_name").alias("disruption_name"),
         *_whole_span(),
@@ -101,7 +94,7 @@ def _repeated(by_outage: DataFrame) -> DataFrame:
         fn.sum("times").alias("times"),
         fn.sum("seconds").alias("seconds"),
         fn.max("longest").alias("longest"),
-        *_most_often(),
+        fn.mode("error", True).alias("error"),
     )  # fmt: skip
 
 
@@ -111,13 +104,13 @@ def _degraded(tables: ReportTables) -> DataFrame:
     inside = (start >= tables.within.start) & (start < tables.within.end)
     lasted = (fn.unix_micros("end") - start).alias("lasted")
     spans = tables.intervals().where((fn.col("bucket") == Bucket.DEGRADED) & inside).select(
-        *IDENTITY, "status", "reason", "error", _shortened_failure(), lasted,
+        *IDENTITY, "status", "reason", "error", lasted,
         start.alias("begin"), fn.unix_micros("end").alias("until"),
     )  # fmt: skip
-    return _explained(spans).withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
+    return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
         *identity_aggregates(),
         fn.mode("reason", True).alias("reason"),
-        *_most_often(),
+        fn.mode("error", True).alias("error"),
         fn.min("begin").alias("begin"),
         fn.max("until").alias("until"),
         (fn.max("until") >= tables.within.end).alias("open"),
@@ -136,7 +129,6 @@ def _behind(tables: ReportTables) -> DataFrame:
         *identity_aggregates(),
         fn.lit(None).cast("string").alias("reason"),
         fn.lit(None).cast("string").alias("error"),
-        fn.lit(None).cast(FAILURE).alias("failure"),
         fn.min(fn.unix_micros("start")).alias("begin"),
         fn.max(fn.unix_micros("end")).alias("until"),
         fn.lit(False).alias("open"),
@@ -153,30 +145,28 @@ def _origin() -> Column:
 def _by_origin(by_link: DataFrame) -> DataFrame:
     """Links of one upstream are one disruption; `times` is how often the one with most of them had it."""
     many = fn.count("link") > 1
-    return (
-        _explained(by_link)
-        .groupBy("origin", "status")
-        .agg(
-            *_first_link(),
-            fn.when(many, fn.lit("upstream")).alias("scope"),
-            fn.when(many, fn.first("origin")).alias("disruption_name"),
-            *_whole_span(),
-            fn.count("link").alias("links"),
-            fn.max("times").alias("times"),
-            (fn.sum("lasted") / SECOND).alias("seconds"),
-            fn.max("longest").alias("longest"),
-            fn.mode("reason", True).alias("reason"),
-            *_most_often(),
-        )
+    return by_link.groupBy("origin", "status").agg(
+        *_first_link(),
+        fn.when(many, fn.lit("upstream")).alias("scope"),
+        fn.when(many, fn.first("origin")).alias("disruption_name"),
+        *_whole_span(),
+        fn.count("link").alias("links"),
+        fn.max("times").alias("times"),
+        (fn.sum("lasted") / SECOND).alias("seconds"),
+        fn.max("longest").alias("longest"),
+        fn.mode("reason", True).alias("reason"),
+        fn.mode("error", True).alias("error"),
     )
 
 
 def _costliest(found: DataFrame, *ties: str, most: int) -> list[Disruption]:
+    """Those of single outages have the facts of their failure."""
+    has_facts = "failure" in found.columns
     return [
         Disruption(
             row["status"], row["scope"], row["disruption_name"], identity_of(row), Bounds(row["begin"], row["until"]),
             row["open"], row["links"], row["times"], float(row["seconds"]), row["longest"] / SECOND, row["reason"],
-            row["error"], row["failure"] and row["failure"].asDict(),
+            row["error"], row["failure"].asDict() if has_facts and row["failure"] else None,
         )
         for row in found.orderBy(fn.col("seconds").desc(), "begin", *ties).limit(most).collect()
     ]  # fmt: skip

@@ -19,14 +19,14 @@ test("a lag below a second is in milliseconds", () => {
   assert.deepEqual([0.0421, 3].map(lagOf), ["42 ms", "3 s"]);
 });
 
-test("a rate limit is told with whether it holds messages back", () => {
+test("a rate limit is shown with whether it holds messages back", () => {
   const limit = { messages: 500, bytes: 1_048_576 };
   assert.equal(limitOf({ rate_limit: limit, limited: false }), "500 messages/s and 1,048,576 bytes/s; holds nothing back now");
   assert.equal(limitOf({ rate_limit: { ...limit, bytes: null }, limited: true }), "500 messages/s; holds messages back now");
   assert.equal(limitOf({ rate_limit: null, limited: false }), null);
 });
 
-test("what was lost in conversion is told by its kind, most first", () => {
+test("what was lost in conversion is shown by its kind, most first", () => {
   assert.equal(lostOf({ converted_with_loss: { footer: 1, "cluster-id": 1_204 } }), "cluster-id (1,204 messages); footer (1 message)");
   assert.equal(lostOf({ converted_with_loss: {} }), null);
 });
