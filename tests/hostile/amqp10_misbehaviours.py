@@ -174,10 +174,10 @@ async def crumbs(peer: Peer10, heard: Heard) -> None:
 
 
 async def without_credit(peer: Peer10, heard: Heard) -> None:
-    number = 0
-    while True:
-        await peer.send(b"".join(transfer(heard, number + each, message(b"x")) for each in range(1_000)))
-        number += 1_000
+    """Five times what it may, and ready before the first goes: credit for more can't come as fast as these are read."""
+    many = range(5 * heard["link_credit"])
+    await peer.send(b"".join(transfer(heard, number, message(b"x")) for number in many))
+    await peer.serve()
 
 
 async def other_link(peer: Peer10, heard: Heard) -> None:
