@@ -68,12 +68,13 @@ class Problems:
         """Show the remarks and problems that stop nothing else, and log those that are new; definitions that the agent
         doesn't run are shown apart."""
         found = tuple(found)
-        not_run = texts(each for each in found if each.severity is Severity.NOT_RUN)
+        not_run = [each for each in found if each.severity is Severity.NOT_RUN]
         notes = (*remarks, *texts(each for each in found if each.severity is not Severity.NOT_RUN))
-        for note in dict.fromkeys((*notes, *not_run)):
+        all_notes = dict.fromkeys((*notes, *texts(not_run)))
+        for note in all_notes:
             if note not in self._noted:
                 log.warning("definitions noted", note=note)
-        self._noted = frozenset((*notes, *not_run))
+        self._noted = frozenset(all_notes)
         self._board.notes = tuple(dict.fromkeys(notes))
         self._board.not_run = tuple(dict.fromkeys(not_run))
 

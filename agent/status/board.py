@@ -15,6 +15,7 @@ from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import FLOWING, LinkFacts, was_flowing
+from agent.errors import Problem
 from agent.status.changes import Feed, RecentTransitions, Transition
 from agent.status.entry import MOVING, BoardEntry, Gauges, Meter, Totals
 from agent.tasks import UnexpectedErrors
@@ -97,7 +98,7 @@ class Board:
     unread: str = ""  # why the downstream can't be read, while it can't
     problems: tuple[str, ...] = ()  # errors that keep the latest definitions of a source from taking effect
     notes: tuple[str, ...] = ()  # remarks on the definitions in force, which stop nothing
-    not_run: tuple[str, ...] = ()  # definitions that are valid and that the agent does nothing with
+    not_run: tuple[Problem, ...] = ()  # definitions that are valid and that the agent does nothing with
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()

@@ -128,7 +128,7 @@ def standby_links(board: Board) -> StandbyLinks:
 
 
 def _notes(board: Board, status: StandbyStatus, links: StandbyLinks) -> Iterator[str]:
-    yield from (each for each in board.not_run if each.startswith(f"{status.settings.place}:"))
+    yield from (str(each) for each in board.not_run if each.place == status.settings.place)
     if links.elsewhere:
         what = counted(links.elsewhere, "link runs", "links run")
         yield f"{what} in other agents of the group: ask these, too"

@@ -300,7 +300,7 @@ def overview(board: Board) -> AgentOverview:
         "unread": board.unread or None,
         "problems": [*board.problems, *board.errors.problems],
         "notes": list(board.notes),
-        "not_run": list(board.not_run),
+        "not_run": [str(each) for each in board.not_run],
         "reload_success": not board.problems,
         "reloaded": rfc3339(board.reloaded_at) if board.reloaded_at else None,
         "now": rfc3339(board.clock()),
