@@ -121,7 +121,7 @@ def test_a_user_that_isnt_ours_is_left_out(user: bytes) -> None:
     content = LARGE + NULL + TO
     head = b"\x00\x53\x73\xd0" + (len(content) + 4).to_bytes(4, "big") + (3).to_bytes(4, "big")
     assert found == annotations + head + content + message(b"x")
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_pattern_that_unrolls_without_end_is_refused_before_it_costs_anything(
 def test_runaway_backtracking_is_no_verdict_and_no_hang() -> None:
     began = time.process_time()
     assert Pattern("^(a|aa)+$").matches("a" * 200 + "b") is None
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 1
 
 
 def test_a_pattern_that_takes_too_long_is_set_aside() -> None:

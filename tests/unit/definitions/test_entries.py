@@ -369,7 +369,7 @@ def test_forward_unrouted_is_soon_sought_in_many_vhosts(tmp_path: Path, count: i
     vhosts = "".join(f"  v{i}: {{}}\n" for i in range(count))
     began = time.process_time()
     assert complaints(tmp_path, f"{DOWNSTREAM}vhosts:\n{vhosts}") == []
-    assert time.process_time() - began < count / 5_000
+    assert time.process_time() - began < 1 + count / 5_000
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-delayed-message"])

@@ -67,4 +67,4 @@ def test_no_table_takes_long(raw: bytes) -> None:
     begun = time.process_time()
     header_table.without(table, CC)
     header_table.renamed(table, CC, "x")
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - begun < 1

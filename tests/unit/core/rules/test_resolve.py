@@ -318,7 +318,7 @@ def test_a_large_cluster_resolves_in_time_that_grows_with_its_links(count: int) 
     found = solve(definitions, state)
     assert len({link.id for link in found.links}) == 50 * count
     # For 2,000 a second on an idle machine; each exchange against each link takes minutes.
-    assert time.process_time() - started < count / 250
+    assert time.process_time() - started < 1 + count / 250
 
 
 SLOW = "^(a|aa)+$"

@@ -67,4 +67,4 @@ def test_a_token_that_is_longer_than_any_text() -> None:
     token = base64.b64encode(bytes(range(256)) * 8).decode()
     began = time.process_time()
     assert redacted(f"bad: {token[300:540]}", Secret(token)) == f"bad: {REDACTED}"
-    assert time.process_time() - began < 0.1
+    assert time.process_time() - began < 1

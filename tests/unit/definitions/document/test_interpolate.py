@@ -133,7 +133,7 @@ def test_many_values_that_arent_known_are_soon_judged(tmp_path: Path, count: int
     members = "".join(f"  - {{upstream: '${{env:U{number}}}'}}\n" for number in range(count))
     began = time.process_time()
     complaints(tmp_path, f"{DOWNSTREAM}upstream-sets:\n  s:\n{members}", strict=False)
-    assert time.process_time() - began < count / 3_750
+    assert time.process_time() - began < 1 + count / 3_750
 
 
 def test_leniently_the_downstream_itself_may_be_unknown(tmp_path: Path) -> None:
