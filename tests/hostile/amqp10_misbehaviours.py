@@ -116,6 +116,17 @@ async def large_attach(peer: Peer10, heard: Heard) -> None:
     await peer.attach(heard, properties={"a": Value("list", (Value("null", None),) * 200_000)})
 
 
+async def attach_twice(peer: Peer10, heard: Heard) -> None:
+    """The same link by two numbers."""
+    await peer.attach(heard, handle=5)
+    await peer.attach(heard, handle=6)
+
+
+async def attach_high(peer: Peer10, heard: Heard) -> None:
+    """By a number above any that it may use."""
+    await peer.attach(heard, handle=MUCH)
+
+
 async def refuse(peer: Peer10, heard: Heard) -> None:
     await peer.attach(heard, source=None, target=None)
     why = error("amqp:not-found", f"{UNSURE}no {SECRET}{UNSURE}")
@@ -139,6 +150,8 @@ ANYWHERE: Final = {
     "silent_after_opening": Row(silent_after_opening, "no answer to channel.open within"),
     "no_begin": Row(instead(performatives.BEGIN, nothing), BROKEN + "attach in no session"),
     "no_attach": Row(instead(performatives.ATTACH, nothing), "no answer to "),
+    "attach_twice": Row(instead(performatives.ATTACH, attach_twice), BROKEN + "a link that wasn't asked for"),
+    "attach_high": Row(instead(performatives.ATTACH, attach_high), BROKEN + "a link that wasn't asked for"),
     "large_attach": Row(instead(performatives.ATTACH, large_attach), BROKEN + "AMQP 1.0 attach of "),
     "refuses_with_secrets": Row(instead(performatives.ATTACH, refuse), "NOT_FOUND - "),
     "echoes": Row(instead(performatives.ATTACH, many_echoes), ""),
