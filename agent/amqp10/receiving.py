@@ -35,6 +35,7 @@ _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
 _SETTLED: Final = 1  # snd-settle-mode
 _FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "d": "double", "V": "null"}
+_NAMES: Final = {"x-stream-offset": "rabbitmq:stream-offset-spec"}  # of the filters that have another one
 _KEYS: Final = {"amqp:properties-filter": "symbol"}  # of the filters that aren't keyed by text
 _DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
 _UINT_0: Final = 0x43
@@ -56,8 +57,7 @@ _SENDS_SETTLED: Final = PeerRefusal(
 
 def filter_set(arguments: Table) -> dict[str, Value] | None:
     """The arguments of a consumer as filters of a source, each described by its name."""
-    named = {"x-stream-offset": "rabbitmq:stream-offset-spec"}
-    found = {named.get(name, name): field for name, field in arguments}
+    found = {_NAMES.get(name, name): field for name, field in arguments}
     return {
         name: Value("described", (Value("symbol", name), _filter_value(field, key=_KEYS.get(name, "string"))))
         for name, field in found.items()
@@ -201,6 +201,7 @@ class ReceiverLink:
         self._is_attached = True
         self._quick = None if performed["handle"] else _UINT_0
         self._delivery_count = performed["initial_delivery_count"] or 0
+        self._session.unapplied(self._unapplied(performed["source"]))
         self._answer()
 
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
@@ -289,6 +290,11 @@ class ReceiverLink:
             self._grant()
         elif answer is not None:
             self._session.say(answer)
+
+    def _unapplied(self, source: Performed | Value) -> tuple[str, ...]:
+        """The arguments of the consumer that aren't among the filters of the peer's own source."""
+        applied = (source["filter"] if isinstance(source, Performed) else None) or {}
+        return tuple(name for name, _ in self._terminus.filters if _NAMES.get(name, name) not in applied)
 
     def _drained(self) -> None:
         self._credit = 0

@@ -239,6 +239,9 @@ class TranslatedSession:
     def rejected(self, text: str) -> None:
         self.owner.rejected(self.number, text)
 
+    def unapplied(self, names: tuple[str, ...]) -> None:
+        self.owner.unapplied(self.number, names)
+
     @property
     def may_transfer(self) -> bool:
         return self._peer_window > 0 and not self.owner.is_full
