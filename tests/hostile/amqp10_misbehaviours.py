@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from agent.amqp10 import frames, performatives
@@ -32,6 +33,7 @@ UNSURE: Final = "\x1b[2J\r\n\x00"  # what no terminal should see
 class Row(NamedTuple):
     behaviour: Behaviour
     shown: str  # a part of the error; empty if there is none, or none yet
+    keys: Mapping[str, Any] = MappingProxyType({})  # of the shovel
 
 
 def error(condition: str, description: str | None = None) -> bytes:
@@ -187,8 +189,8 @@ async def crumbs(peer: Peer10, heard: Heard) -> None:
 
 
 async def without_credit(peer: Peer10, heard: Heard) -> None:
-    """Five times what it may, and ready before the first goes: credit for more can't come as fast as these are read."""
-    many = range(5 * heard["link_credit"])
+    """Many where it may send one, and ready before that: credit for the next takes a round trip to the destination."""
+    many = range(1_000)
     await peer.send(b"".join(transfer(heard, number, message(b"x")) for number in many))
     await peer.serve()
 
@@ -226,6 +228,17 @@ async def unreadable(peer: Peer10, heard: Heard) -> None:
     await peer.serve()
 
 
+async def other_format(peer: Peer10, heard: Heard) -> None:
+    """A message that isn't in AMQP's own format, and one that is."""
+    await peer.send(transfer(heard, 0, message(b"x"), message_format=0x80013700))
+    await peer.send(transfer(heard, 1, message(b"after")))
+    await peer.serve()
+
+
+async def only_settled(peer: Peer10, heard: Heard) -> None:
+    await peer.attach(heard, snd_settle_mode=1)
+
+
 async def byte_by_byte(peer: Peer10, heard: Heard) -> None:
     for number in range(5):
         await peer.trickle(transfer(heard, number, message(b"%d" % number * 100)))
@@ -235,12 +248,16 @@ async def byte_by_byte(peer: Peer10, heard: Heard) -> None:
 SOURCES: Final = {
     "endless_message": Row(sends(endless_message), ""),
     "crumbs": Row(sends(crumbs), ""),
-    "without_credit": Row(sends(without_credit), BROKEN + "a message without credit for it, or without an id"),
+    "without_credit": Row(
+        sends(without_credit), BROKEN + "a message without credit for it, or without an id", {"src-prefetch-count": 1}
+    ),
     "other_link": Row(sends(other_link), BROKEN + "a link that wasn't asked for"),
     "jumps": Row(sends(jumps), BROKEN + "delivery ids that don't follow one another"),
     "aborted": Row(sends(aborted), ""),
     "detaches": Row(sends(detaches), "queue 'a' was deleted"),
     "unreadable": Row(sends(unreadable), f"{len(UNREADABLE)} messages can't be published downstream"),
+    "other_format": Row(sends(other_format), "1 message can't be published downstream"),
+    "only_settled": Row(instead(performatives.ATTACH, only_settled), "the source sends only settled messages"),
     "byte_by_byte": Row(sends(byte_by_byte), ""),
 }
 
