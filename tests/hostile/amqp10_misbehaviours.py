@@ -240,6 +240,7 @@ async def only_settled(peer: Peer10, heard: Heard) -> None:
 
 
 async def byte_by_byte(peer: Peer10, heard: Heard) -> None:
+    """Its attach has shown no filter, as that of a broker that knows none."""
     for number in range(5):
         await peer.trickle(transfer(heard, number, message(b"%d" % number * 100)))
     await peer.serve()
@@ -258,7 +259,9 @@ SOURCES: Final = {
     "unreadable": Row(sends(unreadable), f"{len(UNREADABLE)} messages can't be published downstream"),
     "other_format": Row(sends(other_format), "1 message can't be published downstream"),
     "only_settled": Row(instead(performatives.ATTACH, only_settled), "the source sends only settled messages"),
-    "byte_by_byte": Row(sends(byte_by_byte), ""),
+    "byte_by_byte": Row(
+        sends(byte_by_byte), "the source doesn't apply mine of src-consumer-args", {"src-consumer-args": {"mine": 1}}
+    ),
 }
 
 
