@@ -44,6 +44,9 @@ class SessionOwner(Protocol):
     def rejected(self, number: int, text: str) -> None:
         """Note why the peer has rejected a message of a channel."""
 
+    def unapplied(self, number: int, names: tuple[str, ...]) -> None:
+        """Note which arguments of a channel's consumer the peer doesn't apply."""
+
     def shown(self, text: str) -> str:
         """A peer's text, without secrets, and no longer than 0-9-1 allows."""
 
@@ -85,6 +88,9 @@ class LinkSession(Protocol):
 
     def rejected(self, text: str) -> None:
         """Note why the peer has rejected a message."""
+
+    def unapplied(self, names: tuple[str, ...]) -> None:
+        """Note which arguments of the consumer the peer doesn't apply."""
 
 
 class DoneNumbers:

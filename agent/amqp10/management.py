@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from agent.amqp.wire import methods
 from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
@@ -16,8 +17,8 @@ from agent.amqp10.types import NULL, Value
 
 LARGEST_ANSWER: Final = 16 * 1024
 _NODE: Final = "/management"
-_HANDLES: Final = (0, 1)
-_SENDER, _RECEIVER = _HANDLES
+_SENDER: Final = 0
+_RECEIVER: Final = 1
 _COUNTS: Final = ("message_count", "consumer_count")
 _NUMBERS: Final = frozenset({"uint", "ulong"})
 _MOST: Final = 2**32 - 1  # that a declaration's answer has room for
@@ -34,7 +35,7 @@ _SHUT: Final = PeerRefusal(
 class ManagementLinks:
     """`queue` is the address of a queue, which is also where requests about it go. One request at a time."""
 
-    count: Final = len(_HANDLES)
+    handles: ClassVar[Mapping[bool, int]] = {True: _SENDER, False: _RECEIVER}  # by the peer's role
     has_more: Final = False
 
     def __init__(self, session: LinkSession, queue: str) -> None:
@@ -115,7 +116,12 @@ class ManagementLinks:
         if self._request is not None and session.is_shut:
             session.refuse(_SHUT)
             return
-        if self._request is None or len(self._roles) < len(_HANDLES) or self._credit <= 0 or not session.may_transfer:
+        if (
+            self._request is None
+            or len(self._roles) < len(self.handles)
+            or self._credit <= 0
+            or not session.may_transfer
+        ):
             return
         (subject, body), self._request = self._request, None
         transfer = performatives.TRANSFER.encode(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -34,8 +35,10 @@ _UNLIMITED_CREDIT: Final = 1_000  # where nothing is acknowledged
 _SERIAL: Final = 1 << 32
 _SETTLED: Final = 1  # snd-settle-mode
 _FILTER_TYPES: Final = {"S": "string", "l": "long", "t": "boolean", "d": "double", "V": "null"}
+_NAMES: Final = {"x-stream-offset": "rabbitmq:stream-offset-spec"}  # of the filters that have another one
 _KEYS: Final = {"amqp:properties-filter": "symbol"}  # of the filters that aren't keyed by text
 _DELIVER: Final = struct.pack(">HH", *methods.BASIC_DELIVER.ids)
+_UINT_0: Final = 0x43
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BBHIHHQ")  # behind the end of the frame before
 _PROPERTIES_AT: Final = 12
@@ -54,8 +57,7 @@ _SENDS_SETTLED: Final = PeerRefusal(
 
 def filter_set(arguments: Table) -> dict[str, Value] | None:
     """The arguments of a consumer as filters of a source, each described by its name."""
-    named = {"x-stream-offset": "rabbitmq:stream-offset-spec"}
-    found = {named.get(name, name): field for name, field in arguments}
+    found = {_NAMES.get(name, name): field for name, field in arguments}
     return {
         name: Value("described", (Value("symbol", name), _filter_value(field, key=_KEYS.get(name, "string"))))
         for name, field in found.items()
@@ -75,7 +77,7 @@ def _filter_value(field: Field, *, key: str = "string") -> Value:
 
 
 class ReceiverLink:
-    count: Final = 1
+    handles: ClassVar[Mapping[bool, int]] = {False: 0}  # by the peer's role
     has_more: Final = False
 
     def __init__(self, session: LinkSession, terminus: Terminus) -> None:
@@ -92,6 +94,7 @@ class ReceiverLink:
         self._prefetch = 0
         self._credit = 0  # that the peer has left
         self._delivery_count = 0  # the peer's
+        self._quick: int | None = None  # the code of the handle in transfers that are taken quickly
         self._last = 0  # tag of a delivery
         self._settled = DoneNumbers()
         self._offset = 0  # from a delivery's tag to its id
@@ -196,7 +199,9 @@ class ReceiverLink:
             self._session.refuse(_SENDS_SETTLED)
             return
         self._is_attached = True
+        self._quick = None if performed["handle"] else _UINT_0
         self._delivery_count = performed["initial_delivery_count"] or 0
+        self._session.unapplied(self._unapplied(performed["source"]))
         self._answer()
 
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
@@ -218,7 +223,7 @@ class ReceiverLink:
             at += 1
         else:
             return False
-        if data[begin + 6] != 0x43 or data[at] != 0xA0:  # the handle, and the delivery's tag
+        if data[begin + 6] != self._quick or data[at] != 0xA0:  # the handle, and the delivery's tag
             return False
         payload = begin + 5 + data[begin + 4]
         if payload > after or data[at + 2 + data[at + 1] : payload] not in _WHOLE:
@@ -285,6 +290,11 @@ class ReceiverLink:
             self._grant()
         elif answer is not None:
             self._session.say(answer)
+
+    def _unapplied(self, source: Performed | Value) -> tuple[str, ...]:
+        """The arguments of the consumer that aren't among the filters of the peer's own source."""
+        applied = (source["filter"] if isinstance(source, Performed) else None) or {}
+        return tuple(name for name, _ in self._terminus.filters if _NAMES.get(name, name) not in applied)
 
     def _drained(self) -> None:
         self._credit = 0

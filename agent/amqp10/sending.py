@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
@@ -29,7 +30,7 @@ _ROOM: Final = 64  # bytes of a frame that a transfer's own fields take, at most
 
 
 class SenderLink:
-    count: Final = 1
+    handles: ClassVar[Mapping[bool, int]] = {True: 0}  # by the peer's role
 
     def __init__(self, session: LinkSession, terminus: Terminus) -> None:
         self._session = session

@@ -22,6 +22,7 @@ from agent.amqp10.terminus import Terminus
 
 _WINDOW: Final = 4_096  # transfers that the peer may send before it hears how many more
 _SERIAL: Final = 1 << 32
+_HANDLE_MAX: Final = 255  # that the peer may give a link
 _IDS: Final = struct.Struct(">I")
 _PUBLISH: Final = 60 << 16 | 40
 _NOT_IMPLEMENTED: Final = 540
@@ -37,6 +38,7 @@ class TranslatedSession:
         self._link: ReceiverLink | SenderLink | ManagementLinks = (ReceiverLink if terminus.is_source else SenderLink)(
             self, terminus
         )
+        self._handles: dict[int, int] = {}  # the peer's numbers of its links, and ours
         self.is_over = False  # nothing more comes or goes but its end
         self._is_ending = False
         self._is_refused = False  # as the data path knows
@@ -127,7 +129,7 @@ class TranslatedSession:
         kind = performed.performative
         if self.is_over and kind is not performatives.BEGIN and kind is not performatives.END:
             return
-        if (performed.values.get("handle") or 0) >= self._link.count:  # handles begin with 0
+        if not self._is_of_a_link(performed):
             raise CodecError("a link that wasn't asked for")
         match kind:
             case performatives.TRANSFER:
@@ -148,6 +150,18 @@ class TranslatedSession:
                 self._ended(performed)
             case other:
                 raise CodecError(f"{other.name} in a session")
+
+    def _is_of_a_link(self, performed: Performed) -> bool:
+        """True if it is of a link, or of none. Each side numbers links by itself; a peer keeps its number for the
+        session."""
+        theirs = performed.values.get("handle")
+        if performed.performative is not performatives.ATTACH:
+            return theirs is None or theirs in self._handles
+        ours = self._link.handles.get(performed["role"])
+        if ours is None or performed["handle"] > _HANDLE_MAX:
+            return False
+        is_same = self._handles.setdefault(performed["handle"], ours) == ours
+        return is_same and len(self._handles) <= len(self._link.handles)
 
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
         """Take an ordinary transfer; return False if it isn't one."""
@@ -192,7 +206,7 @@ class TranslatedSession:
             self._end()
 
     def _detached(self, performed: Performed) -> None:
-        self.send(performatives.DETACH.encode(handle=performed["handle"], closed=performed["closed"]))
+        self.send(performatives.DETACH.encode(handle=self._handles[performed["handle"]], closed=performed["closed"]))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:
@@ -224,6 +238,9 @@ class TranslatedSession:
 
     def rejected(self, text: str) -> None:
         self.owner.rejected(self.number, text)
+
+    def unapplied(self, names: tuple[str, ...]) -> None:
+        self.owner.unapplied(self.number, names)
 
     @property
     def may_transfer(self) -> bool:
@@ -269,7 +286,7 @@ class TranslatedSession:
 
     def _begin(self) -> bytes:
         return performatives.BEGIN.encode(
-            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=1
+            next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_SERIAL // 2, handle_max=_HANDLE_MAX
         )
 
     def _end(self) -> None:

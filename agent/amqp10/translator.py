@@ -240,6 +240,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def rejected(self, number: int, text: str) -> None:
         self.wire.rejected(number, self.shown(text))
 
+    def unapplied(self, number: int, names: tuple[str, ...]) -> None:
+        self.wire.unapplied(number, names)
+
     def shown(self, text: str) -> str:
         found = self.wire.redacted(text[:_MOST_LOOKED_AT])  # before it is cut: half a secret isn't found
         return found.encode(errors="replace")[:MAX_SHORT].decode(errors="ignore")

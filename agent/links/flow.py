@@ -235,6 +235,11 @@ class Flow:
         return isinstance(error, ChannelClosedError) and error.code == REPLY_SUCCESS
 
     @property
+    def unapplied(self) -> tuple[str, ...]:
+        """The arguments of the consumer that the source says it doesn't apply."""
+        return self._out.unapplied if self._out else ()
+
+    @property
     def remaining(self) -> int | None:
         """The number of messages until the flow has finished; None if nothing limits them."""
         return None if self._options.limit is None else max(0, self._options.limit - self.forwarded)

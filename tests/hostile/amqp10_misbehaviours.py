@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from agent.amqp10 import frames, performatives
@@ -32,6 +33,7 @@ UNSURE: Final = "\x1b[2J\r\n\x00"  # what no terminal should see
 class Row(NamedTuple):
     behaviour: Behaviour
     shown: str  # a part of the error; empty if there is none, or none yet
+    keys: Mapping[str, Any] = MappingProxyType({})  # of the shovel
 
 
 def error(condition: str, description: str | None = None) -> bytes:
@@ -116,6 +118,17 @@ async def large_attach(peer: Peer10, heard: Heard) -> None:
     await peer.attach(heard, properties={"a": Value("list", (Value("null", None),) * 200_000)})
 
 
+async def attach_twice(peer: Peer10, heard: Heard) -> None:
+    """The same link by two numbers."""
+    await peer.attach(heard, handle=5)
+    await peer.attach(heard, handle=6)
+
+
+async def attach_high(peer: Peer10, heard: Heard) -> None:
+    """By a number above any that it may use."""
+    await peer.attach(heard, handle=MUCH)
+
+
 async def refuse(peer: Peer10, heard: Heard) -> None:
     await peer.attach(heard, source=None, target=None)
     why = error("amqp:not-found", f"{UNSURE}no {SECRET}{UNSURE}")
@@ -139,6 +152,8 @@ ANYWHERE: Final = {
     "silent_after_opening": Row(silent_after_opening, "no answer to channel.open within"),
     "no_begin": Row(instead(performatives.BEGIN, nothing), BROKEN + "attach in no session"),
     "no_attach": Row(instead(performatives.ATTACH, nothing), "no answer to "),
+    "attach_twice": Row(instead(performatives.ATTACH, attach_twice), BROKEN + "a link that wasn't asked for"),
+    "attach_high": Row(instead(performatives.ATTACH, attach_high), BROKEN + "a link that wasn't asked for"),
     "large_attach": Row(instead(performatives.ATTACH, large_attach), BROKEN + "AMQP 1.0 attach of "),
     "refuses_with_secrets": Row(instead(performatives.ATTACH, refuse), "NOT_FOUND - "),
     "echoes": Row(instead(performatives.ATTACH, many_echoes), ""),
@@ -174,8 +189,8 @@ async def crumbs(peer: Peer10, heard: Heard) -> None:
 
 
 async def without_credit(peer: Peer10, heard: Heard) -> None:
-    """Five times what it may, and ready before the first goes: credit for more can't come as fast as these are read."""
-    many = range(5 * heard["link_credit"])
+    """Many where it may send one, and ready before that: credit for the next takes a round trip to the destination."""
+    many = range(1_000)
     await peer.send(b"".join(transfer(heard, number, message(b"x")) for number in many))
     await peer.serve()
 
@@ -213,7 +228,19 @@ async def unreadable(peer: Peer10, heard: Heard) -> None:
     await peer.serve()
 
 
+async def other_format(peer: Peer10, heard: Heard) -> None:
+    """A message that isn't in AMQP's own format, and one that is."""
+    await peer.send(transfer(heard, 0, message(b"x"), message_format=0x80013700))
+    await peer.send(transfer(heard, 1, message(b"after")))
+    await peer.serve()
+
+
+async def only_settled(peer: Peer10, heard: Heard) -> None:
+    await peer.attach(heard, snd_settle_mode=1)
+
+
 async def byte_by_byte(peer: Peer10, heard: Heard) -> None:
+    """Its attach has shown no filter, as that of a broker that knows none."""
     for number in range(5):
         await peer.trickle(transfer(heard, number, message(b"%d" % number * 100)))
     await peer.serve()
@@ -222,13 +249,19 @@ async def byte_by_byte(peer: Peer10, heard: Heard) -> None:
 SOURCES: Final = {
     "endless_message": Row(sends(endless_message), ""),
     "crumbs": Row(sends(crumbs), ""),
-    "without_credit": Row(sends(without_credit), BROKEN + "a message without credit for it, or without an id"),
+    "without_credit": Row(
+        sends(without_credit), BROKEN + "a message without credit for it, or without an id", {"src-prefetch-count": 1}
+    ),
     "other_link": Row(sends(other_link), BROKEN + "a link that wasn't asked for"),
     "jumps": Row(sends(jumps), BROKEN + "delivery ids that don't follow one another"),
     "aborted": Row(sends(aborted), ""),
     "detaches": Row(sends(detaches), "queue 'a' was deleted"),
     "unreadable": Row(sends(unreadable), f"{len(UNREADABLE)} messages can't be published downstream"),
-    "byte_by_byte": Row(sends(byte_by_byte), ""),
+    "other_format": Row(sends(other_format), "1 message can't be published downstream"),
+    "only_settled": Row(instead(performatives.ATTACH, only_settled), "the source sends only settled messages"),
+    "byte_by_byte": Row(
+        sends(byte_by_byte), "the source doesn't apply mine of src-consumer-args", {"src-consumer-args": {"mine": 1}}
+    ),
 }
 
 

@@ -162,7 +162,7 @@ class Channel:
     __slots__ = (
         "_body", "_content", "_demands", "_demands_since", "_is_closing", "_loop", "_missing", "_properties",
         "_questions", "_writer", "closed", "is_midway", "losses", "number", "on_cancel", "on_confirm", "on_message",
-        "opened", "rejection",
+        "opened", "rejection", "unapplied",
     )  # fmt: skip
 
     def __init__(self, writer: Writer, number: int) -> None:
@@ -170,6 +170,7 @@ class Channel:
         self.on_message: Callable[[Message], None] | None = None
         self.on_cancel: Callable[[str], None] | None = None
         self.losses: dict[str, int] | None = None  # where it counts messages that lose something by being converted
+        self.unapplied: tuple[str, ...] = ()  # arguments of its consumer that the broker says it doesn't apply
         self.rejection = ""  # why the broker refused the message that it refused last; empty if it doesn't say
         self.on_confirm: Callable[[Call], None] | None = None  # of few publishes; those of links are diverted
         loop = asyncio.get_running_loop()

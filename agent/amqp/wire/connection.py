@@ -201,6 +201,11 @@ class WireConnection(asyncio.BufferedProtocol):
         if (channel := self._channels.get(number)) is not None:
             channel.rejection = one_line(text)
 
+    def unapplied(self, number: int, names: tuple[str, ...]) -> None:
+        """Note which arguments of a channel's consumer the broker doesn't apply."""
+        if (channel := self._channels.get(number)) is not None:
+            channel.unapplied = names
+
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self.inbound.forget(number)

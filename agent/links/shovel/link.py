@@ -34,6 +34,7 @@ from agent.core.model import (
     ShovelSource,
 )
 from agent.core.rules import names
+from agent.core.text.quantities import listed
 from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.brokers import Connections
 from agent.links.ends import End, Ends, shovel_ends, written_uri
@@ -51,6 +52,7 @@ CONSUMER_TAG: Final = "shovel"
 QUEUES: Final = "/queues/"  # how addresses of queues begin on RabbitMQ 4
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
+MOST_NAMED: Final = 5
 
 
 class ShovelLinks(Kind[ShovelLink]):
@@ -103,6 +105,7 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         super().__init__(kind, link, counts, on_noted)
         self.memory = Memory()
         source = link.shovel.source
+        self.unapplied: tuple[str, ...] = ()  # arguments of the consumer, by the source
         self.place: StreamPlace | None = None
         if link.shovel.reads_stream and isinstance(source, QueueSource):
             queue = names.stream_offset(link.vhost, link.name, kind.brokers.cluster)
@@ -110,7 +113,8 @@ class RunnableShovel(RunnableLink[ShovelLink]):
 
     @property
     def notes(self) -> str:
-        return "" if self.place is None else self.place.notes
+        of_place = "" if self.place is None else self.place.notes
+        return "; ".join(filter(None, (of_place, _of_unapplied(self.unapplied))))
 
     def forget_after_other(self) -> None:
         if self.place is not None:
@@ -206,6 +210,7 @@ class ShovelSession(Session[RunnableShovel]):
         if self._place is not None:
             self._place.follow(flow)
         await flow.start(self._runnable.kind.rewriter(link, control.connection, down.connection))
+        self._runnable.unapplied = flow.unapplied
         look: Callable[[], Coroutine[Any, Any, int | None]] = _unknown
         if looking is not None and self._place is None:
             count = _count_if_shown if isinstance(source, AddressSource) else count_messages
@@ -300,6 +305,16 @@ class ShovelSession(Session[RunnableShovel]):
             ends_on_return=isinstance(destination, QueueDestination),
             offsets=None if self._place is None else self._place.new_offsets(),
         )
+
+
+def _of_unapplied(names: tuple[str, ...]) -> str:
+    """The note on arguments that the source doesn't apply; empty if it applies all."""
+    if not names:
+        return ""
+    return (
+        f"the source doesn't apply {listed(names, MOST_NAMED)} of src-consumer-args, and delivers as if that weren't "
+        "there: remove it, or write a filter that this broker knows"
+    )
 
 
 def _is_quorum(source: ShovelSource) -> bool | None:

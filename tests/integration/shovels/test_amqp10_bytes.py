@@ -11,7 +11,7 @@ from agent.amqp10 import sections
 from agent.amqp10.types import Value
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, running
+from tests.integration.shovels.shoveling import ask, named, running, shovels
 from tests.integration.shovels.test_amqp10 import PLUGIN, Amqp10, core, ends
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.user_program import depth
@@ -66,7 +66,8 @@ def test_an_annotation_that_the_core_refuses(
 
 
 def test_a_filter_that_is_a_mapping(agent_of: AgentOf, here: Site, core: Amqp10) -> None:
-    """RabbitMQ delivers of a stream what fits, and nothing else."""
+    """RabbitMQ delivers of a stream what fits, and nothing else. It shows which filters it applies, and a remark names
+    those that it doesn't."""
     core.site.node.admin.queue(core.site.vhost, "src", arguments={"x-queue-type": "stream"})
     core.site.queue(name="dest")
     with core.user() as user:
@@ -74,11 +75,18 @@ def test_a_filter_that_is_a_mapping(agent_of: AgentOf, here: Site, core: Amqp10)
             properties = sections.PROPERTIES.encode(subject=subject)
             assert user.send_bytes("src", properties + BODY) == "accepted"
     arguments = {"x-stream-offset": "first", "amqp:properties-filter": {"subject": "wanted"}}
-    running(agent_of(here.node), here, ends("both", core, here) | {"src-consumer-args": arguments})
+    definition = ends("both", core, here) | {"src-consumer-args": arguments}
+    agent = running(agent_of(here.node), here, definition)
     core.site.wait_depth(2, "dest")
     with core.user() as user:
         found = [user.take("dest", 1)[0]["subject"] for _ in range(2)]
     assert found == ["wanted"] * 2
+    assert ask(agent, "/api/links")[0]["error"] is None
+    unknown = {"src-consumer-args": arguments | {"x-priority": 5}}
+    agent.write({here.vhost: shovels(definition | unknown)})
+    shown = "the source doesn't apply x-priority of src-consumer-args"
+    eventually(lambda: shown in str(ask(agent, "/api/links")[0]["error"]), what="it is named")
+    assert ask(agent, "/api/links")[0]["status"] == "running"
 
 
 def test_a_loss_is_counted_each_time_and_logged_once(agent_of: AgentOf, here: Site, core: Amqp10) -> None:

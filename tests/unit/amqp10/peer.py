@@ -226,7 +226,15 @@ class Source:
     cancelled: list[str] = field(default_factory=list)
 
     @classmethod
-    async def made(cls, *, prefetch: int = 10, no_ack: bool = False, version: str = "4.1.0", **wanted: Any) -> Source:
+    async def made(
+        cls,
+        *,
+        prefetch: int = 10,
+        no_ack: bool = False,
+        version: str = "4.1.0",
+        attach: dict[str, Any] | None = None,
+        **wanted: Any,
+    ) -> Source:
         peer = await Peer.made(is_source=True, **wanted).open(
             properties=RABBITMQ | {"version": Value("string", version)}
         )
@@ -235,7 +243,7 @@ class Source:
         made.channel.on_cancel = made.cancelled.append
         made.consume("tag", prefetch=prefetch, no_ack=no_ack)
         await turn()
-        peer.attach(is_source=True)
+        peer.attach(is_source=True, **attach or {})
         await turn()
         return made
 

@@ -25,8 +25,9 @@ FRAME = 512
 class Taking:
     """A peer that takes messages, and checks that it gets no more than it allows."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, handle: int) -> None:
         self.target = target
+        self.handle = handle
         self.limit = self.count = 0  # deliveries: up to which they may come, and how many have
         self.window = self.came = 0  # the same of transfers
         self.bodies: list[bytes] = []
@@ -59,7 +60,7 @@ class Taking:
     def flow(self, credit: int, window: int, *, drain: bool = False, echo: bool = False) -> None:
         self.limit, self.window = self.count + credit, self.came + window
         self.target.peer.flow(
-            handle=0,
+            handle=self.handle,
             delivery_count=self.count,
             link_credit=credit,
             window=window,
@@ -90,6 +91,7 @@ class Taking:
         self.hear()
 
 
+handles = st.sampled_from([0, 1, 255])  # of the peer: each side numbers links by itself
 sizes = st.sampled_from([0, 1, 100, FRAME, 3 * FRAME])
 Step = Callable[[Taking], Any]
 takings: st.SearchStrategy[Step] = st.one_of(
@@ -112,11 +114,13 @@ takings: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@given(st.lists(takings, max_size=60))
-def test_each_publish_gets_its_outcome_once(steps: list[Step]) -> None:
+@given(handles, st.lists(takings, max_size=60))
+def test_each_publish_gets_its_outcome_once(handle: int, steps: list[Step]) -> None:
     async def scenario() -> None:
-        target = await Target.made(credit=0, window=0, open_with={"max_frame_size": FRAME})
-        it = Taking(target)
+        target = await Target.made(
+            credit=None, window=0, attach={"handle": handle}, open_with={"max_frame_size": FRAME}
+        )
+        it = Taking(target, handle)
         for step in steps:
             done = step(it)
             if asyncio.iscoroutine(done):
@@ -137,8 +141,9 @@ def test_each_publish_gets_its_outcome_once(steps: list[Step]) -> None:
 class Giving:
     """A peer that gives messages as it may, and looks at what is settled."""
 
-    def __init__(self, source: Source, prefetch: int) -> None:
+    def __init__(self, source: Source, prefetch: int, handle: int) -> None:
         self.source = source
+        self.handle = handle
         self.prefetch = prefetch
         self.highest = prefetch
         self.next = 0
@@ -175,7 +180,10 @@ class Giving:
             pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
             number = self.next
             self.source.peer.feed(
-                b"".join(transfer(number, piece, more=at < len(pieces) - 1) for at, piece in enumerate(pieces))
+                b"".join(
+                    transfer(number, piece, more=at < len(pieces) - 1, handle=self.handle)
+                    for at, piece in enumerate(pieces)
+                )
             )
             self.open.add(number)
             self.next += 1
@@ -187,7 +195,7 @@ class Giving:
         """Gives back what credit it has."""
         if self.drains:
             self.drains, self.count = False, self.limit
-            self.source.peer.flow(handle=0, delivery_count=self.count, link_credit=0, drain=True)
+            self.source.peer.flow(handle=self.handle, delivery_count=self.count, link_credit=0, drain=True)
             await turn()
         self.hear()
 
@@ -224,11 +232,13 @@ moves: st.SearchStrategy[Move] = st.one_of(
 )
 
 
-@given(st.integers(1, 12), st.lists(moves, max_size=60))
-def test_each_delivery_is_settled_once_and_no_more_come_than_the_prefetch(prefetch: int, steps: list[Move]) -> None:
+@given(st.integers(1, 12), handles, st.lists(moves, max_size=60))
+def test_each_delivery_is_settled_once_and_no_more_come_than_the_prefetch(
+    prefetch: int, handle: int, steps: list[Move]
+) -> None:
     async def scenario() -> None:
-        source = await Source.made(prefetch=prefetch)
-        it = Giving(source, prefetch)
+        source = await Source.made(prefetch=prefetch, attach={"handle": handle})
+        it = Giving(source, prefetch, handle)
         for step in steps:
             await step(it)
             assert not source.peer.wire.closed.done()

@@ -14,7 +14,7 @@ from agent.amqp10.translator import BLOCKED_AFTER
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
-from tests.unit.amqp10.peer import Peer, Source, Target, message, transfer
+from tests.unit.amqp10.peer import Peer, Source, Target, message, said, transfer
 
 CLOSE = (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK)
 
@@ -165,14 +165,32 @@ async def test_what_comes_in_no_session_ends_the_connection() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
+        transfer(0, message(b"x"), handle=0),  # the agent's number of the link
         transfer(0, message(b"x"), handle=1),
         transfer(0, message(b"x"), handle=1, message_format=None),
+        said(performatives.DETACH, handle=0),
+        said(performatives.ATTACH, name="Shovel s 1", handle=8, role=False),  # a second number for it
+        said(performatives.ATTACH, name="Shovel s 1", handle=7, role=True),
     ],
 )
 async def test_what_comes_over_no_link_ends_the_connection(wrong: bytes) -> None:
-    source = await Source.made()
+    source = await Source.made(attach={"handle": 7})
+    assert source.channel.is_usable
     source.peer.feed(wrong)
     assert source.peer.error == "broken AMQP 1.0: a link that wasn't asked for"
+
+
+async def test_a_peer_gives_a_link_no_number_above_what_it_may() -> None:
+    source = await Source.made(attach={"handle": 256})
+    assert source.peer.error == "broken AMQP 1.0: a link that wasn't asked for"
+
+
+async def test_a_detach_by_the_peers_number_is_answered_by_the_agents() -> None:
+    source = await Source.made(attach={"handle": 7})
+    source.peer.heard()
+    source.peer.say(performatives.DETACH, handle=7, closed=True)
+    detach = source.peer.heard()[0]
+    assert (detach.name, detach["handle"]) == ("detach", 0)
 
 
 async def test_a_deleted_queue_is_said_to_its_consumer_once() -> None:

@@ -16,15 +16,17 @@ from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp10.peer import PASSWORD, RABBITMQ, Peer, transfer
 
 
-async def asked(*, passive: bool = True, credit: int = 1) -> tuple[Peer, Channel, asyncio.Future[Call]]:
+async def asked(
+    *, passive: bool = True, credit: int = 1, swapped: bool = False
+) -> tuple[Peer, Channel, asyncio.Future[Call]]:
     peer = await Peer.made(is_source=True, address="/queues/q").open(properties=RABBITMQ)
     channel = await peer.begin()
     asking = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=passive)
     await turn()
     for attach in peer.heard():
         assert attach.name == "attach"
-        peer.attach(is_source=attach["role"], handle=attach["handle"], name="management")
-    peer.flow(handle=0, delivery_count=0, link_credit=credit)
+        peer.attach(is_source=attach["role"], handle=attach["handle"] ^ swapped, name="management")
+    peer.flow(handle=int(swapped), delivery_count=0, link_credit=credit)
     await turn()
     return peer, channel, asking
 
@@ -136,11 +138,13 @@ async def test_nothing_is_asked_without_credit_or_before_both_links_are_there() 
     assert not [each for each in peer.heard() if each.name == "transfer"]
 
 
-async def test_a_link_for_requests_that_is_refused() -> None:
-    peer, channel, _ = await asked()
+@pytest.mark.parametrize("swapped", [True, False])
+async def test_a_link_for_requests_that_is_refused(*, swapped: bool) -> None:
+    """By the peer's number of it, which needn't be the agent's."""
+    peer, channel, _ = await asked(swapped=swapped)
     peer.heard()
     why = performatives.ERROR.encode(condition="amqp:unauthorized-access", description="no")
-    peer.say(performatives.DETACH, handle=1, closed=True, error=why)
+    peer.say(performatives.DETACH, handle=1 ^ swapped, closed=True, error=why)
     await turn()
     assert str(channel.closed.result()) == "ACCESS_REFUSED - no"
     assert [(each.name, each.performed.values.get("handle")) for each in peer.heard()] == [("detach", 1), ("end", None)]

@@ -21,6 +21,7 @@ from tests.unit.amqp10.peer import Said, Source, message, said, transfer
 
 RABBITMQ_3 = "3.13.7"
 LAST = 2**32 - 1
+FILTERS = (("x-stream-offset", fields.text("first")), ("mine", fields.long(1)))
 CONSUME = (methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK)
 
 
@@ -374,6 +375,24 @@ async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str
     assert source.channel.is_usable
     await source.deliver(0)
     assert len(source.came) == 1
+
+
+@pytest.mark.parametrize(
+    ("applied", "unapplied"),
+    [
+        ({"source": performatives.SOURCE.encode(address="a", filter=filter_set(FILTERS))}, ()),
+        ({"source": performatives.SOURCE.encode(address="a", filter=filter_set(FILTERS[:1]))}, ("mine",)),
+        ({"source": performatives.SOURCE.encode(address="a")}, ("x-stream-offset", "mine")),
+        ({"source": Value("described", (Value("symbol", "other"), Value("null", None)))}, ("x-stream-offset", "mine")),
+        ({"source": None}, ()),  # it is refused
+    ],
+)
+async def test_filters_that_the_peer_doesnt_repeat_arent_applied(
+    applied: dict[str, Any], unapplied: tuple[str, ...]
+) -> None:
+    source = await Source.made(attach=applied, filters=FILTERS)
+    assert source.channel.unapplied == unapplied
+    assert source.channel.is_usable
 
 
 async def test_a_source_that_sends_only_settled_messages_is_refused_unless_that_is_wanted() -> None:
