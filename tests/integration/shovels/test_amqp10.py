@@ -218,8 +218,8 @@ def test_a_message_that_is_too_large(agent_of: AgentOf, here: Site, core: Amqp10
     source.publish(["x" * (17 * 1024 * 1024)], "src", exchange="")
     source.publish(numbered(20), "src", exchange="")
     assert destination.take(20, queue="dest") == numbered(20)
-    eventually(lambda: depth(source.uri, "src") == 0, what="it is in the quarantine")
-    assert ask(agent, "/api/links")[0]["quarantined"] == 1
+    eventually(lambda: ask(agent, "/api/links")[0]["quarantined"] == 1, what="it is in the quarantine")
+    eventually(lambda: depth(source.uri, "src") == 0, what="it has left its source")
 
 
 @pytest.mark.versions
