@@ -27,6 +27,7 @@ from agent.slices import in_slices
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.export.files import EventFiles, ExportLine, FileNames
+from agent.status.moves import is_of_move
 from agent.status.standby import standby_in_short
 from agent.status.views import link_view
 from agent.tasks import GuardedTasks
@@ -174,6 +175,7 @@ class ExportEvents:
         return {
             **{name: view[name] for name in _OF_VIEW},
             "upstream_cluster": gauges.upstream_cluster,  # of a shovel none: it may lead elsewhere
+            "moves_from": self.board.source_of(entry.link, gauges).name if is_of_move(entry.link) else None,
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
