@@ -26,7 +26,8 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
         fn.sum("growth").alias("growth"),
         fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
         fn.max("cell_backlog").alias("backlog"),
-        *(_last(name).alias(name) for name in ("last_backlog", "moves_from")),
+        _last("backlog", fn.col("status") != "standby").alias("last_backlog"),
+        _last("moves_from", fn.col("moves_from").isNotNull()).alias("moves_from"),
     )  # fmt: skip
     opening = epochs.groupBy(*REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
     open_at_first = opening.agg(fn.sum("unsettled").alias("opening"))
@@ -76,16 +77,13 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         (_or_0("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
         (_or_0("growth") - grown_before).alias("growth"),
-        *("waiting", "seq", "agent", "moves_from"),
-        fn.when(fn.col("status") != "standby", fn.col("backlog")).alias("last_backlog"),
+        *("waiting", "seq", "agent", "status", "backlog", "moves_from"),
     )
     return gained.where(_inside(within))
 
 
-def _last(name: str) -> Column:
-    """The last value that is known: an agent that doesn't run the link, or isn't connected, doesn't see what waits."""
-    order = fn.struct("ts", "seq", "agent")
-    return fn.max_by(name, fn.when(fn.col(name).isNotNull(), order))
+def _last(name: str, condition: Column) -> Column:
+    return fn.max_by(name, fn.when(condition, fn.struct("ts", "seq", "agent")))
 
 
 def _unsettled_at_first() -> Column:

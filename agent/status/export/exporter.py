@@ -25,7 +25,7 @@ from agent.core.text.quantities import rfc3339
 from agent.errors import CannotStartError
 from agent.slices import in_slices
 from agent.status.board import Board
-from agent.status.entry import BoardEntry
+from agent.status.entry import BoardEntry, Gauges
 from agent.status.export.files import EventFiles, ExportLine, FileNames
 from agent.status.moves import is_of_move
 from agent.status.standby import standby_in_short
@@ -175,7 +175,7 @@ class ExportEvents:
         return {
             **{name: view[name] for name in _OF_VIEW},
             "upstream_cluster": gauges.upstream_cluster,  # of a shovel none: it may lead elsewhere
-            "moves_from": self.board.source_of(entry.link, gauges).name if is_of_move(entry.link) else None,
+            "moves_from": _source_of_move(self.board, entry, gauges),
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
@@ -203,6 +203,12 @@ class ExportEvents:
         }
         text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
         return ExportLine(ts[:10], text, recurs=kind in {EventType.SAMPLE, EventType.STANDBY})
+
+
+def _source_of_move(board: Board, entry: BoardEntry, gauges: Gauges) -> str | None:
+    """None too while its name isn't known: another agent of the group may know it."""
+    found = board.source_of(entry.link, gauges) if is_of_move(entry.link) else None
+    return found.name if found is not None and found.is_known else None
 
 
 def day_at(seconds: float) -> str:
