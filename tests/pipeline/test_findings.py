@@ -197,21 +197,27 @@ def behind() -> Iterator[dict[str, Any]]:
 def moving() -> Iterator[dict[str, Any]]:
     """One queue has moved, of the other 7 wait, and 1 is on its way; the source's name is known only later."""
 
-    def lines_of(link: str, queue: str, *counts: tuple[float, int, int, int, int, int]) -> Iterator[dict[str, Any]]:
+    def lines_of(
+        link: str, queue: dict[str, Any], *counts: tuple[float, int, int, int, int, int]
+    ) -> Iterator[dict[str, Any]]:
         for at, taken, forwarded, back, unsettled, backlog in counts:
             numbers: dict[str, Any] = {"taken": taken, "forwarded": forwarded, "given_back": back, "schema": 2}
-            ends: dict[str, Any] = {
-                "upstream_name": queue,
-                "moves_from": "<b>old" if at else None,
-                "upstream_cluster": None,
-            }
-            told = line(at, "running", link=link, agent="mover", kind="shovel", backlog=backlog, **numbers, **ends)
+            ends: dict[str, Any] = {"moves_from": "<b>old" if at else None, "upstream_cluster": None}
+            told = line(at, "running", link=link, agent="mover", backlog=backlog, **queue, **numbers, **ends)
             yield told | {"unsettled": unsettled}
 
     yield line(-1, "started", agent="mover")
     yield from heartbeats(10, HOUR, agent="mover")
-    yield from lines_of("one", "orders", (0, 0, 0, 0, 0, 150), (620, 100, 100, 0, 0, 50), (1300, 150, 150, 0, 0, 0))
-    yield from lines_of("two", "invoices", (0, 0, 0, 0, 0, 17), (900, 12, 10, 1, 1, 7))
+    yield from lines_of(
+        "one",
+        {"kind": "queue", "upstream_name": "orders"},
+        (0, 0, 0, 0, 0, 150),
+        (620, 100, 100, 0, 0, 50),
+        (1300, 150, 150, 0, 0, 0),
+    )
+    yield from lines_of(
+        "two", {"kind": "shovel", "name": "migrate invoices"}, (0, 0, 0, 0, 0, 17), (900, 12, 10, 1, 1, 7)
+    )
 
 
 @dataclass(frozen=True)

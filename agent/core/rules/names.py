@@ -21,6 +21,8 @@ SWITCHED = "federation-agent-switchover"
 """The global parameter that remembers how far a switchover is, so that it can be repeated."""
 MOVE_TAG = f"{AGENT_PREFIX}migrate to "
 """The beginning of the tag of each consumer of a move; the destination's name follows."""
+MOVE_SHOVEL = "migrate "
+"""The beginning of the name of each shovel of a move; the queue's name follows."""
 TRIMMING = f"{AGENT_PREFIX}trimming"
 """The exclusive queue of the one agent that takes copies out in a vhost of a standby."""
 LETTERS = ("A", "B")
