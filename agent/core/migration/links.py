@@ -33,7 +33,7 @@ from agent.core.model import (
     Upstream,
     VhostDefinitions,
 )
-from agent.core.rules.names import MOVE_SHOVEL, MOVE_TAG
+from agent.core.rules.names import MOVE_TAG
 from agent.errors import Place
 
 UPSTREAM: Final = "migration"
@@ -169,10 +169,10 @@ def _exactly(escaped: Iterable[str]) -> str:
 def _shovel_name(queue: str) -> str:
     """No other shovel's, and a key of YAML: with a digest where the queue's name is too long, or looks like `${env:…}`,
     which keys may not."""
-    name = MOVE_SHOVEL + queue
+    name = f"migrate {queue}"
     if len(name.encode()) <= _LONGEST and "${" not in name:
         return name
-    return f"{MOVE_SHOVEL}({hashlib.blake2s(queue.encode(), digest_size=16).hexdigest()})"
+    return f"migrate ({hashlib.blake2s(queue.encode(), digest_size=16).hexdigest()})"
 
 
 def _cut(text: str) -> str:

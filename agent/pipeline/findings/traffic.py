@@ -7,7 +7,6 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from agent.core.rules.names import MOVE_SHOVEL
 from agent.pipeline.findings import model
 from agent.pipeline.findings.model import Percentiles
 from agent.pipeline.findings.report_tables import LONGEST, ReportTables, shortened, time_columns, time_spent_of
@@ -151,12 +150,10 @@ def _moved_queues(tables: ReportTables) -> DataFrame:
     def last(name: str) -> Column:
         return fn.max_by(fn.col(name), fn.when(fn.col(name).isNotNull(), fn.col("start")))
 
-    of_shovel = fn.regexp_replace(last("name"), f"^{MOVE_SHOVEL}", "")
-    queue = fn.when(last("kind") == "shovel", of_shovel).otherwise(last("upstream_name"))
     by_link = tables.traffic().groupBy(*LINK).agg(
         *(fn.substring(last(name), 1, LONGEST).alias(name) for name in ("cluster", "vhost")),
         fn.substring(last("moves_from"), 1, LONGEST).alias("source"),
-        fn.substring(queue, 1, LONGEST).alias("queue"),
+        fn.substring(last("upstream_name"), 1, LONGEST).alias("queue"),
         fn.sum("messages").alias("moved"),
         fn.min(fn.when(moved, start)).alias("first"),
         fn.max(fn.when(moved, start + CELL)).alias("last"),

@@ -20,6 +20,7 @@ import structlog
 
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, StandbyVerdict
 from agent.core.links.lifecycle import LinkState, Status
+from agent.core.model import Link, QueueSource, ShovelLink
 from agent.core.settings import StatusExportSettings
 from agent.core.text.quantities import rfc3339
 from agent.errors import CannotStartError
@@ -178,7 +179,7 @@ class ExportEvents:
             "moves_from": _source_of_move(self.board, entry, gauges),
             "link": entry.link.id,
             "name": entry.link.name,
-            "upstream_name": entry.link.remote_name,
+            "upstream_name": _source_name(entry.link),
             "reason": entry.changed_for,
             "taken": entry.meter.taken,
             "given_back": entry.meter.given_back,
@@ -203,6 +204,11 @@ class ExportEvents:
         }
         text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
         return ExportLine(ts[:10], text, recurs=kind in {EventType.SAMPLE, EventType.STANDBY})
+
+
+def _source_name(link: Link) -> str:
+    source = link.shovel.source if isinstance(link, ShovelLink) else None
+    return source.queue if isinstance(source, QueueSource) else link.remote_name
 
 
 def _source_of_move(board: Board, entry: BoardEntry, gauges: Gauges) -> str | None:
