@@ -216,7 +216,10 @@ def moving() -> Iterator[dict[str, Any]]:
         (1300, 150, 150, 0, 0, 0),
     )
     yield from lines_of(
-        "two", {"kind": "shovel", "name": "migrate invoices"}, (0, 0, 0, 0, 0, 17), (900, 12, 10, 1, 1, 7)
+        "two",
+        {"kind": "shovel", "name": "migrate invoices", "upstream_name": "invoices"},
+        (0, 0, 0, 0, 0, 17),
+        (900, 12, 10, 1, 1, 7),
     )
 
 
