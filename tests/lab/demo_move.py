@@ -92,8 +92,8 @@ def _move(old: Node, new: Node, path: Path, lab: Lab) -> bool:
     _show("copy", path)
     new.admin.permissions(VHOST, CLIENT)
     tell("Users aren't copied: the client has its permissions at the new broker now, too. Move the messages:")
-    where = "--listen", f"127.0.0.1:{lab.ports.take()}"
-    with running("migrate", "run", path.name, directory=path.parent, lab=lab, unsaid=where):
+    unsaid = "--listen", f"127.0.0.1:{lab.ports.take()}", "--log-level", "warning"
+    with running("migrate", "run", path.name, directory=path.parent, lab=lab, unsaid=unsaid):
         shovelled = [queue for queue in QUEUES if queue != FOLLOWED]
         eventually(lambda: all(user_program.depth(at_new, each) == WAITING for each in shovelled), what="they moved")
         tell(f"{' and '.join(shovelled)} are at the new broker. {FOLLOWED} follows its consumers:")
@@ -129,9 +129,9 @@ def show(*words: str, directory: Path) -> int:
 
 
 @contextmanager
-def running(*words: str, directory: Path, lab: Lab, unsaid: tuple[str, ...] = ()) -> Iterator[None]:
+def running(*words: str, directory: Path, lab: Lab, unsaid: tuple[str, ...]) -> Iterator[None]:
     print(f"$ federation-agent {' '.join(words)} &", flush=True)
-    command = [COMMAND, *words, *unsaid, "--log-level", "warning"]
+    command = [COMMAND, *words, *unsaid]
     process = subprocess.Popen(command, cwd=directory, env={**os.environ, **lab.mark}, start_new_session=True)
     try:
         yield

@@ -68,7 +68,7 @@ def _take_over(source: Node, standby: Node, directory: Path, lab: Lab) -> bool:
     tell("What would go wrong is found before; nothing is changed:")
     show("check", *CONFIGURED, directory=directory)
     tell("An agent keeps the standby in step:")
-    with running("run", *CONFIGURED, directory=directory, lab=lab):
+    with running("run", *CONFIGURED, directory=directory, lab=lab, unsaid=("--log-level", "error")):
         eventually(lambda: _status(directory).get("in_step"), WITHIN, what="in step")
         user_program.publish(source.uri(VHOST), NAME, NAME, bodies[:CONSUMED])
         user_program.take(source.uri(VHOST), NAME, CONSUMED)
