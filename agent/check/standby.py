@@ -1,5 +1,6 @@
 """The needs of a standby besides its links: tags of both HTTP APIs' users, and permissions on what is copied and taken
-out. A switchover needs those of moves, and a quiet moment: `standby promote --dry-run` looks at that."""
+out; and what a promotion needs besides, without which links run. A switchover also needs a quiet moment: `standby
+promote --dry-run` looks at that."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Final
 
-from agent.check.context import DEFAULT_VHOST, CheckContext, Endpoint, downstream_in
+from agent.check.context import DEFAULT_VHOST, CheckContext, Endpoint, downstream_in, upstream
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.permissions import lacking
 from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
-from agent.core.permissions import Need, Permission
-from agent.core.rules.names import TRIMMING
+from agent.core.model import Definitions
+from agent.core.permissions import DEFAULT_EXCHANGE, Need, Permission
+from agent.core.rules.names import PROMOTING, TRIMMING
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted
 from agent.definitions.sources.load import Configuration
@@ -22,6 +24,11 @@ from agent.links.ends import DOWNSTREAM
 
 MOST_JUDGED: Final = 100  # objects of a vhost
 TAGS: Final = ("monitoring", "policymaker")
+_TO_PROMOTE: Final = (
+    Need(Permission.CONFIGURE, PROMOTING, "that only one command promotes", is_required=False),
+    Need(Permission.WRITE, DEFAULT_EXCHANGE, "a switchover moves what the source still holds", is_required=False),
+)
+"""At the standby, besides taking copies out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +36,30 @@ class StandbyCheck:
     """`users` are those of the source's HTTP API and of the standby's; `chosen` is what there is to copy now."""
 
     settings: StandbySettings
+    definitions: Definitions
     context: CheckContext
     source: BrokerApi | None
     users: tuple[str, str]
     chosen: dict[str, list[ObjectKey]]
 
     def needs(self) -> Iterator[tuple[Endpoint, list[Need]]]:
-        brokers = (each for end, found in self.context.brokers.items() if end.where == DOWNSTREAM for each in found)
-        asks = any(each.asks_for_configure for each in brokers)
+        asks = self._asks(DOWNSTREAM)
         for vhost, every in self.chosen.items():
             chosen = every[:MOST_JUDGED]
             here = downstream_in(vhost, self.context.apis.downstream)
-            if self.settings.keep is not None or self.settings.trim_after is not None:
-                queues = [key.name for key in chosen if key.kind is ObjectKind.QUEUE]
-                yield here, [*_to_take_out(queues, asks=asks)]
+            queues = [key.name for key in chosen if key.kind is ObjectKind.QUEUE]
+            takes_out = self.settings.keep is not None or self.settings.trim_after is not None
+            yield here, [*_to_take_out(queues, asks=asks, is_required=takes_out), *_TO_PROMOTE]
+            if (origin := self.settings.upstream(vhost, self.definitions)) is not None and queues:
+                there = upstream(origin.name, vhost, origin.uris, self.context.apis.downstream)
+                yield there, [*_to_move(queues, asks=self._asks(there.where))]
             why = "copying it and its bindings"
             copier = replace(here, uris=tuple(replace(uri, user=self.users[1]) for uri in here.uris))
             yield copier, [Need(permission, key.name, why) for key in chosen for permission in Permission]
+
+    def _asks(self, where: str) -> bool:
+        brokers = (each for end, found in self.context.brokers.items() if end.where == where for each in found)
+        return any(each.asks_for_configure for each in brokers)
 
     async def judge(self, visible: frozenset[str] | None) -> AsyncIterator[Finding]:
         """`visible` are the vhosts of the standby, None if they can't be listed."""
@@ -80,7 +94,7 @@ async def standby_check(configuration: Configuration, context: CheckContext) -> 
     source = next((configured[key] for key in keys if key in configured), None)
     there, here = settings.management(configuration.definitions), configuration.settings.downstream.management
     chosen = {vhost: await _chosen(source, vhost, settings) for vhost in settings.vhosts}
-    return StandbyCheck(settings, context, source, (there[0].user, here[0].user), chosen)
+    return StandbyCheck(settings, configuration.definitions, context, source, (there[0].user, here[0].user), chosen)
 
 
 async def _chosen(source: BrokerApi | None, vhost: str, settings: StandbySettings) -> list[ObjectKey]:
@@ -92,9 +106,18 @@ async def _chosen(source: BrokerApi | None, vhost: str, settings: StandbySetting
     return [key for key in keys if not is_brokers_own(key) and settings.follows(key)]
 
 
-def _to_take_out(queues: list[str], *, asks: bool) -> Iterator[Need]:
-    yield Need(Permission.CONFIGURE, TRIMMING, "that only one agent takes copies out")
+def _to_take_out(queues: list[str], *, asks: bool, is_required: bool) -> Iterator[Need]:
+    """Where the agent takes out none, a switchover does."""
+    yield Need(Permission.CONFIGURE, TRIMMING, "that only one agent takes copies out", is_required)
     for queue in queues:
-        yield Need(Permission.READ, queue, "taking copies out")
+        yield Need(Permission.READ, queue, "taking copies out", is_required)
         if asks:
-            yield Need(Permission.CONFIGURE, queue, "looking whether somebody consumes the copies")
+            yield Need(Permission.CONFIGURE, queue, "looking whether somebody consumes the copies", is_required)
+
+
+def _to_move(queues: list[str], *, asks: bool) -> Iterator[Need]:
+    """At the source, of a switchover."""
+    for queue in queues:
+        yield Need(Permission.READ, queue, "a switchover moves what it holds", is_required=False)
+        if asks:
+            yield Need(Permission.CONFIGURE, queue, "a switchover looks what it holds", is_required=False)

@@ -13,7 +13,7 @@ from agent.cli.migration_text import load
 from agent.cli.options import OK
 from agent.cli.signals import until_signal
 from agent.core.migration.links import QueueMoves
-from agent.core.settings import HttpSettings
+from agent.core.settings import AgentSettings, HttpSettings, StatusExportSettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.models.settings import listen_of
 from agent.errors import UsageError
@@ -24,15 +24,25 @@ _MOST_NAMED = 5
 
 
 def move(
-    file: Path, *, back: bool, out: Path | None, listen: str | None, log_format: str | None, log_level: str | None
+    file: Path,
+    *,
+    back: bool,
+    out: Path | None,
+    listen: str | None,
+    export: Path | None,
+    log_format: str | None,
+    log_level: str | None,
 ) -> int:
-    http = HttpSettings() if listen is None else _http(listen)
+    agent = AgentSettings(
+        http=HttpSettings() if listen is None else _http(listen),
+        status_export=None if export is None else StatusExportSettings(str(export)),
+    )
     migration = load(file)
     read = until_signal(read_both(migration), OK)
     moved = move_of(migration, read, back=back)
     until_signal(refuse_what_cant_begin(moved), OK)
     output.complain(*_left(moved.queues))
-    moving = MovingConfiguration(str(file), os.environ, read, back, http)
+    moving = MovingConfiguration(str(file), os.environ, read, back, agent)
     step = "rollback" if back else "run"
     if out is not None:
         write(out, moved, moving.load(), step=step, environment=os.environ)

@@ -211,12 +211,19 @@ ListenOption = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Where page, API and metrics are; 127.0.0.1:9419 by default."),
 ]
+ExportOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--status-export", metavar="DIRECTORY", help="Export there how the move goes, for `report`; none by default."
+    ),
+]
 
 
 @migrate.command(
     epilog=examples(
         "migrate run migration.yaml",
         "migrate run migration.yaml --listen 127.0.0.1:9420",
+        "migrate run migration.yaml --status-export var/status",
         "migrate run migration.yaml --write moving.yaml",
     )
 )
@@ -225,6 +232,7 @@ def run(
     *,
     write: WriteOption = None,
     listen: ListenOption = None,
+    status_export: ExportOption = None,
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,
 ) -> int:
@@ -236,7 +244,9 @@ def run(
     """
     from agent.cli import migrate_run as moving
 
-    return moving.move(file, back=False, out=write, listen=listen, log_format=log_format, log_level=log_level)
+    return moving.move(
+        file, back=False, out=write, listen=listen, export=status_export, log_format=log_format, log_level=log_level
+    )
 
 
 @migrate.command(
@@ -247,6 +257,7 @@ def rollback(
     *,
     write: WriteOption = None,
     listen: ListenOption = None,
+    status_export: ExportOption = None,
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,
 ) -> int:
@@ -256,7 +267,9 @@ def rollback(
     """
     from agent.cli import migrate_run as moving
 
-    return moving.move(file, back=True, out=write, listen=listen, log_format=log_format, log_level=log_level)
+    return moving.move(
+        file, back=True, out=write, listen=listen, export=status_export, log_format=log_format, log_level=log_level
+    )
 
 
 @migrate.command(

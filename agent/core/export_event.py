@@ -61,6 +61,7 @@ FIELDS: Final[dict[str, FieldType]] = {
     "upstream": FieldType.STRING,
     "upstream_name": FieldType.STRING,
     "upstream_cluster": FieldType.STRING,
+    "moves_from": FieldType.STRING,
     "uri": FieldType.STRING,
     "status": FieldType.STRING,
     "previous": FieldType.STRING,

@@ -16,7 +16,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
-from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, QUEUE_PREFIX
+from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, PROMOTING, QUEUE_PREFIX
 from agent.core.standby.copies import bindings_from_json
 from agent.core.standby.settings import StandbySettings
 from agent.errors import BrokerError, PermanentError, TransientError
@@ -28,7 +28,6 @@ from agent.migration.trimming import lock_copies
 ENDS_WITHIN: Final = 45.0
 """Seconds until the agent has read that it is over: without events of the broker it reads every 30 s."""
 BETWEEN: Final = 1.0
-LOCK: Final = f"{AGENT_PREFIX}promoting"
 LOCKED_WITHIN: Final = 5.0
 """Seconds until the lock of a command that was killed is gone."""
 
@@ -64,7 +63,7 @@ async def promoting_alone(uris: Sequence[AmqpUri], vhosts: Iterable[str]) -> Asy
     ends, locks = loop.time() + LOCKED_WITHIN, list[Connection]()
     async with AsyncExitStack() as opened:
         for vhost in sorted(vhosts):
-            while (lock := await lock_copies(uris, vhost, LOCK)) is None:
+            while (lock := await lock_copies(uris, vhost, PROMOTING)) is None:
                 if loop.time() > ends:
                     raise PromotionRunsError(
                         f"another switchover or failover of vhost {vhost!r} runs: let it end, or end it, and run this "

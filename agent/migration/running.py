@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from agent.core.migration.links import QueueMoves, consumer_tag, definitions_of, group_of, moves_of
 from agent.core.migration.objects import ClusterObjects, ObjectKey
 from agent.core.migration.selection import choose
-from agent.core.settings import AgentSettings, DownstreamSettings, HttpSettings, Settings, SourceSettings
+from agent.core.settings import AgentSettings, DownstreamSettings, Settings, SourceSettings
 from agent.core.text.quantities import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.definitions.sources.migration import Migration, load_migration
@@ -118,7 +118,7 @@ class MovingConfiguration:
     environment: Mapping[str, str] = field(repr=False)
     read: ClusterReadings = field(repr=False)
     back: bool = False
-    http: HttpSettings = field(default_factory=HttpSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
 
     def load(self) -> Configuration:
         """Raises ConfigurationError."""
@@ -131,7 +131,7 @@ class MovingConfiguration:
             self.path,
             Settings(
                 move.destination.settings,
-                AgentSettings(group=group_of(move.origin.objects.cluster, migration.vhosts), http=self.http),
+                replace(self.agent, group=group_of(move.origin.objects.cluster, migration.vhosts)),
                 SourceSettings(management=False),
             ),
             definitions_of(move.queues, move.origin.settings.uris, cluster, place),

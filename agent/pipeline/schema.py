@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.core.export_event import FIELDS, FieldType
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the tables; it increases when a column is new, or changes its name or meaning: those of another one
 are made anew."""
 
@@ -94,7 +94,7 @@ KEPT_LINES: Final = ", ".join(
         _CAUSE,
         *(f"{trait} string" for trait in LINK_ATTRIBUTES),
         f"unsettled bigint, growth bigint, waiting bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
-        "cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
+        "moves_from string, cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
     ]
 )
 """The lines kept between runs. Batches of an earlier version lack the columns that were added since: those are null.
@@ -114,7 +114,7 @@ TABLES: Final[dict[str, str]] = {
     "traffic": f"{_LINK_COLUMNS}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
     "dropped bigint, quarantined bigint, returned bigint, transfer_p50_seconds double, transfer_p95_seconds double, "
     "transfer_p99_seconds double, transfer_le array<double>, transfer_counts array<bigint>, peak_backlog bigint, "
-    "date date",
+    "last_backlog bigint, moves_from string, date date",
     "incidents": f"{_LINK_COLUMNS}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
     f"down_seconds decimal(18,6), flaps bigint, status string, {_CAUSE}, agent string, "
     "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",

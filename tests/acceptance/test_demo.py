@@ -1,4 +1,4 @@
-"""`make demo` and `make demo MOVE=1`: each ends by itself, and leaves nothing behind."""
+"""`make demo`, also with `MOVE=1` and `STANDBY=1`: each ends by itself, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ LAB = re.compile(r"^(?P<lab>/\S*/federation-lab-\S+)/\w+\.yaml:$", re.MULTILINE)
     [
         ("tests.lab.demo", r"[1-9]\d* messages were federated; everything is stopped and removed"),
         ("tests.lab.demo_move", r"at the old broker: 0 messages; at the new one: 500 consumed, 1001 wait"),
+        ("tests.lab.demo_standby", r"at the former source: 0 messages; at the new one: 300, each once: True"),
     ],
-    ids=["federation", "move"],
+    ids=["federation", "move", "standby"],
 )
 def test_a_demo(program: str, said: str, lab: Lab) -> None:
     ran = subprocess.run(

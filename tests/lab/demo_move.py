@@ -86,24 +86,25 @@ def _uris(node: Node) -> Iterator[tuple[str, str]]:
 def _move(old: Node, new: Node, path: Path, lab: Lab) -> bool:
     """Whether the old broker can be switched off at the end, and all has come."""
     at_old, at_new = (node.uri(VHOST, CLIENT, PASSWORD) for node in (old, new))
-    _tell(f"{len(QUEUES)} queues with {WAITING} messages each are in vhost {VHOST!r} of the old broker. Look before:")
+    tell(f"{len(QUEUES)} queues with {WAITING} messages each are in vhost {VHOST!r} of the old broker. Look before:")
     _show("plan", path)
-    _tell("Bring the definitions over:")
+    tell("Bring the definitions over:")
     _show("copy", path)
     new.admin.permissions(VHOST, CLIENT)
-    _tell("Users aren't copied: the client has its permissions at the new broker now, too. Move the messages:")
-    with _agent(path, lab):
+    tell("Users aren't copied: the client has its permissions at the new broker now, too. Move the messages:")
+    unsaid = "--listen", f"127.0.0.1:{lab.ports.take()}", "--log-level", "warning"
+    with running("migrate", "run", path.name, directory=path.parent, lab=lab, unsaid=unsaid):
         shovelled = [queue for queue in QUEUES if queue != FOLLOWED]
         eventually(lambda: all(user_program.depth(at_new, each) == WAITING for each in shovelled), what="they moved")
-        _tell(f"{' and '.join(shovelled)} are at the new broker. {FOLLOWED} follows its consumers:")
+        tell(f"{' and '.join(shovelled)} are at the new broker. {FOLLOWED} follows its consumers:")
         taken = len(user_program.take(at_new, FOLLOWED, WAITING))
         print(f"a consumer at the new broker took {taken} messages from {FOLLOWED}")
-        _tell("May the old broker be switched off?")
+        tell("May the old broker be switched off?")
         _show("status", path, "--apart", "10")
-        _tell("The client may still publish there. Take that from it:")
+        tell("The client may still publish there. Take that from it:")
         _show("fence", path, "--user", CLIENT, "--close-connections")
         user_program.publish(at_new, EXCHANGE, "orders", ["published at the new broker"])
-        _tell("The client has published a message at the new broker meanwhile. The fence counts in a minute …")
+        tell("The client has published a message at the new broker meanwhile. The fence counts in a minute …")
         time.sleep(FENCED)
         status = _show("status", path, "--apart", "10")
     came = [user_program.depth(at_new, queue) for queue in shovelled]
@@ -112,23 +113,26 @@ def _move(old: Node, new: Node, path: Path, lab: Lab) -> bool:
     return status == 0 and (sum(left), taken + sum(came)) == (0, len(QUEUES) * WAITING + 1)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     print(f"\n# {text}", flush=True)
 
 
 def _show(step: str, path: Path, *arguments: str) -> int:
-    print(f"$ federation-agent migrate {' '.join([step, path.name, *arguments])}", flush=True)
-    status = subprocess.run([COMMAND, "migrate", step, path, *arguments], check=False).returncode
+    return show("migrate", step, path.name, *arguments, directory=path.parent)
+
+
+def show(*words: str, directory: Path) -> int:
+    print(f"$ federation-agent {' '.join(words)}", flush=True)
+    status = subprocess.run([COMMAND, *words], cwd=directory, check=False).returncode
     print(f"(exit status {status})", flush=True)
     return status
 
 
 @contextmanager
-def _agent(path: Path, lab: Lab) -> Iterator[None]:
-    print(f"$ federation-agent migrate run {path.name} &", flush=True)
-    where = "--listen", f"127.0.0.1:{lab.ports.take()}"
-    command = [COMMAND, "migrate", "run", str(path), *where, "--log-level", "warning"]
-    process = subprocess.Popen(command, env={**os.environ, **lab.mark}, start_new_session=True)
+def running(*words: str, directory: Path, lab: Lab, unsaid: tuple[str, ...]) -> Iterator[None]:
+    print(f"$ federation-agent {' '.join(words)} &", flush=True)
+    command = [COMMAND, *words, *unsaid]
+    process = subprocess.Popen(command, cwd=directory, env={**os.environ, **lab.mark}, start_new_session=True)
     try:
         yield
     finally:

@@ -61,6 +61,8 @@ class Course:
                 run,
                 counts,
                 more.get("lag_is_critical"),
+                more.get("backlog"),
+                more.get("moves_from"),
             )
         )
 
@@ -145,10 +147,12 @@ class Run:
     statuses: dict[str, str]
     books: dict[str, Books] = field(init=False)
     lags: dict[str, Lag] = field(init=False)
+    source: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.books = {link: Books(random.Random(f"{self.name} {link}")) for link in LINKS}
         self.lags = {link: Lag(random.Random(f"lag of {self.name} {link}")) for link in LINKS}
+        self.source = random.Random(f"source of {self.name}").choice(("old", "older"))
 
     def lives(self, at: float, end: float, seq: int) -> tuple[float, int]:
         """Until when, and the last number."""
@@ -183,6 +187,8 @@ class Run:
         status, books = self.statuses[link], self.books[link]
         counts = books.moved(flows=status == "running")
         told: dict[str, Any] = {"type": kind, "counts": counts, "lag_is_critical": self.lags[link].now()}
+        told["backlog"] = random.Random(f"backlog of {self.name} {seq}").choice((None, 0, 1, 2, 3))
+        told["moves_from"] = self.source if link == "m" and seq > 100 else None
         self.made.say(self.name, at, status, seq, agent=self.agent, link=link, **told)
 
 

@@ -43,6 +43,8 @@ class Said:
     """None if its agent doesn't count what it takes."""
     lag: bool | None = None
     """Whether it is critical, if that is known."""
+    backlog: int | None = None
+    moves_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,18 @@ def accounts(lines: Iterable[Said], hour: int) -> dict[tuple[str, int], tuple[in
         of_hour.known = of_hour.known and one.counts is not None
         last[one.link, one.agent] = one
     return {key: one.row for key, one in found.items()}
+
+
+def moving(lines: Iterable[Said], length: int) -> dict[tuple[str, int], tuple[int | None, str | None]]:
+    """Of a group's links by periods of this length, from 0 on: what waited when an agent that may run the link last
+    said something of it, and where its messages come from."""
+    found: dict[tuple[str, int], tuple[int | None, str | None]] = {}
+    for one in sorted(set(lines), key=lambda one: (one.at, one.seq, one.agent)):
+        if one.link:
+            key = one.link, (one.at - 1) // length
+            left, source = found.get(key, (None, None))
+            found[key] = one.backlog if one.status != "standby" else left, one.moves_from or source
+    return found
 
 
 def _counts(line: Said | None) -> Counts:

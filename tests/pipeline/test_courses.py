@@ -72,10 +72,14 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     assert _critical(found, failing, within) == lags
     assert len({critical for *_, critical in lags}) > COUNT / 2, "planted"
     books = {(one.group, *key): row for one in made for key, row in reference.accounts(_within(one), CELL).items()}
-    assert _accounts(placed, within) == books
+    counted = cells(placed, within).persist()
+    assert _accounts(counted, within) == books
+    moving = {(one.group, *key): row for one in made for key, row in reference.moving(_within(one), CELL).items()}
+    assert _moving(counted, within) == moving
+    assert len(set(moving.values())) > 10, "planted"
     assert sum(abs(row[-1] or 0) for row in books.values()) > COUNT, "planted"
     _check_standbys(made, stood, within)
-    for each in (lines, links, every, found):
+    for each in (lines, links, every, found, counted):
         each.unpersist()
 
 
@@ -118,11 +122,16 @@ def _five_minutes(spark: SparkSession, within: Bounds) -> DataFrame:
     return literal_table(spark, hours, "hour_start bigint, hour_end bigint, day date")
 
 
-def _accounts(placed: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, ...]]:
+def _moving(counted: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, str | None]]:
+    rows = counted.select("group", "link", "cell", "last_backlog", "moves_from").collect()
+    return {(row[0], row[1], row[2] - within.start // CELL): (row[3], row[4]) for row in rows}
+
+
+def _accounts(counted: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, ...]]:
     """By five minutes; and each link's day is the sum of them."""
-    table = _five_minutes(placed.sparkSession, within)
+    table = _five_minutes(counted.sparkSession, within)
     columns = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
-    found = account(cells(placed, within).persist(), table, within)
+    found = account(counted, table, within)
     rows = found.select("group", "link", "period", fn.unix_micros("start"), *columns).collect()
     by_hour = {(row[0], row[1], (row[3] - within.start) // CELL): _row(row) for row in rows if row[2] == "hour"}
     for row in (row for row in rows if row[2] == "day"):

@@ -141,9 +141,11 @@ def test_what_the_page_shows(made: Made) -> None:
 
 
 def several() -> Iterator[dict[str, Any]]:
-    """Four groups: links that fail again and again; some that are behind; a link that failed, and a quiet one."""
+    """Five groups: links that fail again and again; some that are behind; a move; a link that failed, and a quiet
+    one."""
     yield from (one | {"group": "g-repeats"} for one in repeats())
     yield from (one | {"group": "g-behind"} for one in behind())
+    yield from (one | {"group": "g-move", "cluster": "new"} for one in moving())
     for link in ("a", "b"):
         fields: dict[str, Any] = {"agent": link, "group": f"g-{link}"}
         yield line(0, "running", link=link, name=f"={link},1", **fields)
@@ -190,6 +192,35 @@ def behind() -> Iterator[dict[str, Any]]:
     yield from lines_of("fine", (0, False))
     yield from lines_of("no", (0, None))
     yield line(0, "running", link="old")
+
+
+def moving() -> Iterator[dict[str, Any]]:
+    """One queue has moved, of the other 7 wait, and 1 is on its way; the source's name is known only later."""
+
+    def lines_of(
+        link: str, queue: dict[str, Any], *counts: tuple[float, int, int, int, int, int]
+    ) -> Iterator[dict[str, Any]]:
+        for at, taken, forwarded, back, unsettled, backlog in counts:
+            numbers: dict[str, Any] = {"taken": taken, "forwarded": forwarded, "given_back": back, "schema": 2}
+            ends: dict[str, Any] = {"moves_from": "<b>old" if at else None, "upstream_cluster": None}
+            told = line(at, "running", link=link, agent="mover", backlog=backlog, **queue, **numbers, **ends)
+            yield told | {"unsettled": unsettled}
+
+    yield line(-1, "started", agent="mover")
+    yield from heartbeats(10, HOUR, agent="mover")
+    yield from lines_of(
+        "one",
+        {"kind": "queue", "upstream_name": "orders"},
+        (0, 0, 0, 0, 0, 150),
+        (620, 100, 100, 0, 0, 50),
+        (1300, 150, 150, 0, 0, 0),
+    )
+    yield from lines_of(
+        "two",
+        {"kind": "shovel", "name": "migrate invoices", "upstream_name": "invoices"},
+        (0, 0, 0, 0, 0, 17),
+        (900, 12, 10, 1, 1, 7),
+    )
 
 
 @dataclass(frozen=True)
@@ -255,6 +286,35 @@ def test_a_standby_has_a_section_and_is_no_link(of_several: Several, made: Made)
     assert of_several.summary["lines"]["bad"] == 0
     assert made.summary["standbys"] == []
     assert 'id="standby"' not in page(made.found)
+
+
+def test_a_move_has_a_section(of_several: Several, made: Made) -> None:
+    [row] = of_several.summary["moves"]
+    assert row == {
+        "group": "g-move",
+        "source": "<b>old",
+        "target": "new",
+        "queues": 2,
+        "moved": 160,
+        "when": {"start": "2026-03-28T12:10:00.000000Z", "end": "2026-03-28T12:25:00.000000Z"},
+        "left": 7,
+        "left_queues": 1,
+        "unknown_queues": 0,
+        "looked_until": "2026-03-28T12:25:00.000000Z",
+        "most_left": [{"vhost": "/", "queue": "invoices", "left": 7}],
+        "taken": 162,
+        "dropped": 0,
+        "quarantined": 0,
+        "given_back": 1,
+        "in_doubt": 1,
+        "unexplained": 0,
+        "not_accounted_queues": 0,
+    }
+    text = of_several.text[of_several.text.rindex("Move") :]
+    assert f"<b>old to new216028 Mar 12:10{TO}12:25" in text
+    assert "7 left in 1 queue, invoices in / 7, 28 Mar 2026 12:25 UTC162 taken, 1 given back, 1 in doubt" in text
+    assert made.summary["moves"] == []
+    assert 'id="moves"' not in page(made.found)
 
 
 def test_sheets_are_the_tables_rows_and_no_formulas(of_several: Several) -> None:

@@ -23,6 +23,8 @@ MOVE_TAG = f"{AGENT_PREFIX}migrate to "
 """The beginning of the tag of each consumer of a move; the destination's name follows."""
 TRIMMING = f"{AGENT_PREFIX}trimming"
 """The exclusive queue of the one agent that takes copies out in a vhost of a standby."""
+PROMOTING = f"{AGENT_PREFIX}promoting"
+"""The exclusive queue of the one command that promotes a vhost of a standby."""
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
 _LONGEST_REPLY = 255

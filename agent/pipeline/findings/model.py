@@ -276,6 +276,34 @@ class MessageAccount:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterMove:
+    """The queues that agents of a group move from one cluster to another: what arrived, `when`, to five minutes, what
+    was last seen waiting in how many of them, until when that was looked at, and the account of what was taken.
+    `in_doubt` was on its way at the end; `unknown_queues` are those that nobody looked into, and `not_accounted_queues`
+    those whose agents don't count what they take."""
+
+    group: str
+    source: str
+    target: str | None
+    queues: int
+    moved: int
+    when: Bounds | None
+    left: int
+    left_queues: int
+    unknown_queues: int
+    looked_until: int | None
+    most_left: tuple[tuple[str, str, int], ...]
+    """Vhost, queue and number of those in which most is left."""
+    taken: int
+    dropped: int
+    quarantined: int
+    given_back: int
+    in_doubt: int
+    unexplained: int
+    not_accounted_queues: int
+
+
+@dataclass(frozen=True, slots=True)
 class StandbyTime:
     """The standby of a group, and its source. Seconds in each state, as far as it is known; the longest time out of
     step, with why; and promotions, of which the latest are listed."""
@@ -322,3 +350,4 @@ class ReportFindings:
     groups: tuple[GroupTime, ...] = ()
     account: MessageAccount = field(default_factory=MessageAccount)
     standbys: tuple[StandbyTime, ...] = ()
+    moves: tuple[ClusterMove, ...] = ()

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 
 from agent.pipeline import files
 from agent.pipeline.findings import availability, failures, standby, traffic
-from agent.pipeline.findings.model import Disruption, LinkTime, ReportFindings, StandbyTime, TimeSpent
+from agent.pipeline.findings.model import ClusterMove, Disruption, LinkTime, ReportFindings, StandbyTime, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
 from agent.pipeline.schema import LINK, Bucket
@@ -59,7 +59,7 @@ def publish(tables: ReportTables, lines: Mapping[str, int], *, with_csv: bool, r
 def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     """A bounded number of values, however many links there are and however long the window is."""
     spark, zone, link_filter = tables.spark, str(tables.zone), str(tables.link_filter)
-    whole, by_group, links, pairs, failed, flow, (judged, budgets), totals, stood = in_parallel(
+    whole, by_group, links, pairs, failed, flow, (judged, budgets), totals, stood, moved = in_parallel(
         spark,
         lambda: availability.fleet(tables),
         lambda: availability.groups(tables, most=GROUPS_SHOWN),
@@ -70,6 +70,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: (availability.objectives(tables), availability.worst_budgets(tables, most=BUDGETS_SHOWN)),
         lambda: traffic.account(tables),
         lambda: standby.standbys(tables, most=GROUPS_SHOWN),
+        lambda: traffic.moves(tables, most=GROUPS_SHOWN),
     )
     if not whole.links:
         return ReportFindings(tables.within, zone, lines, whole, link_filter=link_filter)
@@ -81,7 +82,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     )
     return ReportFindings(
         tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, judged,
-        budgets, link_filter, by_group, totals, stood,
+        budgets, link_filter, by_group, totals, stood, moved,
     )  # fmt: skip
 
 
@@ -115,6 +116,7 @@ def summary(findings: ReportFindings, *, run: str | None = None) -> dict[str, An
         "worst_links": [_link(link) for link in findings.worst if link.spent.was_unavailable][:LINKS_IN_SUMMARY],
         "worst_outages": [_outage(outage) for outage in failed.outages],
         "standbys": [_standby(one) for one in findings.standbys],
+        "moves": [_move(one) for one in findings.moves],
     }
 
 
@@ -158,10 +160,19 @@ def _standby(one: StandbyTime) -> dict[str, Any]:
     }
 
 
+def _move(one: ClusterMove) -> dict[str, Any]:
+    most_left = [{"vhost": vhost, "queue": queue, "left": left} for vhost, queue, left in one.most_left]
+    looked = None if one.looked_until is None else _time_text(one.looked_until)
+    when = None if one.when is None else _bounds(one.when)
+    return {**asdict(one), "when": when, "looked_until": looked, "most_left": most_left}
+
+
 def _bounds(span: Bounds) -> dict[str, str]:
-    instants = (instant(at).isoformat(timespec="microseconds") for at in (span.start, span.end))
-    start, end = (text.replace("+00:00", "Z") for text in instants)
-    return {"start": start, "end": end}
+    return {"start": _time_text(span.start), "end": _time_text(span.end)}
+
+
+def _time_text(at: int) -> str:
+    return instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _write_csv(tables: ReportTables, name: str, rows: DataFrame) -> None:

@@ -1,16 +1,17 @@
-"""Messages: over time, from cluster to cluster, and how many are not accounted for."""
+"""Messages: over time, from cluster to cluster, of moves, and how many are not accounted for."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import Column, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.findings import model
 from agent.pipeline.findings.model import Percentiles
-from agent.pipeline.findings.report_tables import ReportTables, shortened, time_columns, time_spent_of
-from agent.pipeline.schema import LINK, SECOND, Bucket
+from agent.pipeline.findings.report_tables import LONGEST, ReportTables, shortened, time_columns, time_spent_of
+from agent.pipeline.schema import CELL, LINK, SECOND, Bucket
+from agent.pipeline.window import Bounds
 
 MOST_STEPS: Final = 120
 _MINUTE: Final = 60 * SECOND
@@ -106,3 +107,66 @@ def account(tables: ReportTables) -> model.MessageAccount:
 
 def _sum_or_0(values: Column) -> Column:
     return fn.coalesce(fn.sum(values), fn.lit(0))
+
+
+_MOVE: Final = ("group", "cluster", "source")
+_ACCOUNTED: Final = ("taken", "dropped", "quarantined", "given_back", "in_doubt", "unexplained")
+_MOST_LEFT: Final = 5
+
+
+def moves(tables: ReportTables, *, most: int) -> tuple[model.ClusterMove, ...]:
+    """Those that moved most come first."""
+    queues = _moved_queues(tables).join(_accounts_of_links(tables), [*LINK], "left")
+    queue = fn.struct((-fn.col("left")).alias("order"), "vhost", "queue")
+    found = queues.groupBy(*_MOVE).agg(
+        fn.count(fn.lit(1)).alias("queues"),
+        *(_sum_or_0(fn.col(name)).alias(name) for name in ("moved", "left", *_ACCOUNTED)),
+        fn.min("first").alias("first"),
+        fn.max("last").alias("last"),
+        fn.max("looked").alias("looked"),
+        fn.count_if(fn.col("left") > 0).alias("left_queues"),
+        fn.count_if(fn.col("left").isNull()).alias("unknown_queues"),
+        fn.count_if(fn.coalesce("partly", fn.lit(True))).alias("not_accounted_queues"),
+        fn.slice(fn.sort_array(fn.collect_list(fn.when(fn.col("left") > 0, queue))), 1, _MOST_LEFT).alias("most_left"),
+    )
+    end = tables.within.end
+    return tuple(
+        model.ClusterMove(
+            row["group"], row["source"], row["cluster"], row["queues"], row["moved"],
+            None if row["first"] is None else Bounds(max(row["first"], tables.within.start), min(row["last"], end)),
+            row["left"], row["left_queues"], row["unknown_queues"],
+            None if row["looked"] is None else min(row["looked"], end),
+            tuple((one["vhost"], one["queue"], -one["order"]) for one in row["most_left"]),
+            **{name: row[name] for name in (*_ACCOUNTED, "not_accounted_queues")},
+        )
+        for row in found.orderBy(fn.col("moved").desc(), *_MOVE).limit(most).collect()
+    )  # fmt: skip
+
+
+def _moved_queues(tables: ReportTables) -> DataFrame:
+    """A row for each link of a move; both ends' names are the last ones that were known."""
+    start, moved = fn.unix_micros("start"), fn.col("messages") > 0
+
+    def last(name: str) -> Column:
+        return fn.max_by(fn.col(name), fn.when(fn.col(name).isNotNull(), fn.col("start")))
+
+    by_link = tables.traffic().groupBy(*LINK).agg(
+        *(fn.substring(last(name), 1, LONGEST).alias(name) for name in ("cluster", "vhost")),
+        fn.substring(last("moves_from"), 1, LONGEST).alias("source"),
+        fn.substring(last("upstream_name"), 1, LONGEST).alias("queue"),
+        fn.sum("messages").alias("moved"),
+        fn.min(fn.when(moved, start)).alias("first"),
+        fn.max(fn.when(moved, start + CELL)).alias("last"),
+        last("last_backlog").alias("left"),
+        fn.max(fn.when(fn.col("last_backlog").isNotNull(), start + CELL)).alias("looked"),
+    )  # fmt: skip
+    return by_link.where(fn.col("source").isNotNull())
+
+
+def _accounts_of_links(tables: ReportTables) -> DataFrame:
+    return tables.account().groupBy(*LINK).agg(
+        *(fn.sum(name).alias(name) for name in ("taken", "dropped", "quarantined", "given_back")),
+        fn.max_by("in_flight_end", "start").alias("in_doubt"),
+        fn.sum(fn.abs("unexplained")).alias("unexplained"),
+        (fn.count("unexplained") < fn.count(fn.lit(1))).alias("partly"),
+    )  # fmt: skip

@@ -11,14 +11,14 @@ from agent.pipeline.page.charts import charts, graph
 from agent.pipeline.page.formatting import TO, Calendar, count, plural
 from agent.pipeline.page.links import heat_maps, timelines
 from agent.pipeline.page.markup import Markup, element, join, nothing, section
+from agent.pipeline.page.moves import moves, standbys
 from agent.pipeline.page.objectives import objectives
 from agent.pipeline.page.overview import incidents, overview
-from agent.pipeline.page.standby import standbys
 
 _SECTIONS: Final = (
     ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),
     ("heat", "By time"), ("flow", "Messages"), ("clusters", "Clusters"), ("objectives", "Objectives"),
-    ("standby", "Standby"), ("incidents", "Incidents"),
+    ("moves", "Moves"), ("standby", "Standby"), ("incidents", "Incidents"),
 )  # fmt: skip
 # Nothing is loaded and nothing runs, whatever a name contains.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -59,11 +59,12 @@ def _header(findings: ReportFindings, calendar: Calendar) -> Markup:
 
 
 def _contents(findings: ReportFindings) -> Markup:
-    entries = (
-        element("li", element("a", title, href=f"#{key}"))
-        for key, title in _SECTIONS
-        if {"groups": len(findings.groups) > 1, "standby": bool(findings.standbys)}.get(key, True)
-    )
+    shown = {
+        "groups": len(findings.groups) > 1,
+        "moves": bool(findings.moves),
+        "standby": bool(findings.standbys),
+    }
+    entries = (element("li", element("a", title, href=f"#{key}")) for key, title in _SECTIONS if shown.get(key, True))
     return element("nav", element("ul", *entries), aria_label="Sections")
 
 
@@ -80,7 +81,7 @@ def _content(findings: ReportFindings, calendar: Calendar) -> tuple[Markup, ...]
         charts(findings, calendar),
         graph(findings),
         objectives(findings),
-        *filter(None, [standbys(findings, calendar)]),
+        *filter(None, [moves(findings, calendar), standbys(findings, calendar)]),
         incidents(findings, calendar),
     )
 

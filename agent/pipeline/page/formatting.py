@@ -91,7 +91,7 @@ def count(number: float) -> str:
         # What would be rounded up to a thousand is one of the next unit.
         if number >= 0.9995 * size and number >= 100_000:
             return f"{_three(number / size)}{HARD}{unit}"
-    return _grouped(number)
+    return exact(number)
 
 
 def rate(value: float) -> str:
@@ -100,15 +100,15 @@ def rate(value: float) -> str:
 
 
 def days(value: float) -> str:
-    return "<0.01" if 0 < value < 0.01 else f"{value:.2g}" if value < 10 else _grouped(value)
+    return "<0.01" if 0 < value < 0.01 else f"{value:.2g}" if value < 10 else exact(value)
 
 
 def _three(value: float) -> str:
     """A number with three digits, never as a power of ten."""
-    return f"{value:.3g}" if value < 999.5 else _grouped(value)
+    return f"{value:.3g}" if value < 999.5 else exact(value)
 
 
-def _grouped(number: float) -> str:
+def exact(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 

@@ -74,6 +74,7 @@ def checked(lines: DataFrame, *, file: Column) -> DataFrame:
         fn.coalesce("growth", fn.lit(0)).alias("growth"),
         *("waiting", "backlog", "lag_is_critical", "transfer"),
         fn.when(~rejected, fn.col("interval") * SECOND).cast("bigint").alias("interval"),
+        "moves_from",
     )
 
 

@@ -17,7 +17,7 @@ from agent.pipeline.window import Bounds, by_hour_and_day, with_hour
 
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
-    """One row per link and five minutes: increases of counters, transfer times, peak backlog."""
+    """One row per link and five minutes: increases of counters, transfer times, peak and last backlog."""
     epochs = _epochs(lines)
     counted = _gains(epochs, within).groupBy(*LINK, "cell").agg(
         *(fn.sum(counter).alias(counter) for counter in COUNTERS),
@@ -26,6 +26,8 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
         fn.sum("growth").alias("growth"),
         fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
         fn.max("cell_backlog").alias("backlog"),
+        _last("backlog", fn.col("status") != "standby").alias("last_backlog"),
+        _last("moves_from", fn.col("moves_from").isNotNull()).alias("moves_from"),
     )  # fmt: skip
     opening = epochs.groupBy(*REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
     open_at_first = opening.agg(fn.sum("unsettled").alias("opening"))
@@ -75,9 +77,13 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         (_or_0("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
         (_or_0("growth") - grown_before).alias("growth"),
-        "waiting",
+        *("waiting", "seq", "agent", "status", "backlog", "moves_from"),
     )
     return gained.where(_inside(within))
+
+
+def _last(name: str, condition: Column) -> Column:
+    return fn.max_by(name, fn.when(condition, fn.struct("ts", "seq", "agent")))
 
 
 def _unsettled_at_first() -> Column:
@@ -145,6 +151,7 @@ def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds
         fn.col("le").alias("transfer_le"),
         fn.col("counts").alias("transfer_counts"),
         fn.col("backlog").alias("peak_backlog"),
+        *("last_backlog", "moves_from"),
         fn.col("day").alias("date"),
     )
 

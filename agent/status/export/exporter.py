@@ -20,13 +20,15 @@ import structlog
 
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, StandbyVerdict
 from agent.core.links.lifecycle import LinkState, Status
+from agent.core.model import Link, QueueSource, ShovelLink
 from agent.core.settings import StatusExportSettings
 from agent.core.text.quantities import rfc3339
 from agent.errors import CannotStartError
 from agent.slices import in_slices
 from agent.status.board import Board
-from agent.status.entry import BoardEntry
+from agent.status.entry import BoardEntry, Gauges
 from agent.status.export.files import EventFiles, ExportLine, FileNames
+from agent.status.moves import is_of_move
 from agent.status.standby import standby_in_short
 from agent.status.views import link_view
 from agent.tasks import GuardedTasks
@@ -174,9 +176,10 @@ class ExportEvents:
         return {
             **{name: view[name] for name in _OF_VIEW},
             "upstream_cluster": gauges.upstream_cluster,  # of a shovel none: it may lead elsewhere
+            "moves_from": _source_of_move(self.board, entry, gauges),
             "link": entry.link.id,
             "name": entry.link.name,
-            "upstream_name": entry.link.remote_name,
+            "upstream_name": _source_name(entry.link),
             "reason": entry.changed_for,
             "taken": entry.meter.taken,
             "given_back": entry.meter.given_back,
@@ -201,6 +204,17 @@ class ExportEvents:
         }
         text = _ENCODER.encode({**_NOTHING, **head, **fields}).encode("ascii") + b"\n"
         return ExportLine(ts[:10], text, recurs=kind in {EventType.SAMPLE, EventType.STANDBY})
+
+
+def _source_name(link: Link) -> str:
+    source = link.shovel.source if isinstance(link, ShovelLink) else None
+    return source.queue if isinstance(source, QueueSource) else link.remote_name
+
+
+def _source_of_move(board: Board, entry: BoardEntry, gauges: Gauges) -> str | None:
+    """None too while its name isn't known: another agent of the group may know it."""
+    found = board.source_of(entry.link, gauges) if is_of_move(entry.link) else None
+    return found.name if found is not None and found.is_known else None
 
 
 def day_at(seconds: float) -> str:

@@ -70,6 +70,27 @@ async def test_a_queue_that_can_not_be_copied_or_emptied(pair: Pair, name: Any) 
     assert "read on 'orders' (taking copies out)" in texts
 
 
+async def test_what_only_a_promotion_lacks(pair: Pair, name: Any) -> None:
+    """Links run without, so these are warnings, each with what to do."""
+    pair.there.admin.queue(pair.vhost, "orders")
+    of_links = {"configure": "^(x|orders|federation.*trimming)$", "write": "^x$"}
+    here = pair.user(pair.here, name("here"), **of_links)
+    there = pair.user(pair.there, name("there"), read="^(x|federation.*)$")
+    downstream = {"uri": here, "management": api(pair.here, "")}
+    of_source = {"uri": there, "management": api(pair.there, ""), "probe": "10s"}
+    lacking = [
+        each
+        for each in problems(await found(pair, downstream=downstream, upstreams={ORIGIN: of_source}))
+        if each.topic is Topic.PERMISSIONS and each.level is FindingLevel.WARNING
+    ]
+    texts = {each.where.partition(" ")[0]: (each.message, each.fix) for each in lacking}
+    assert "read on 'orders' (a switchover moves what it holds)" in texts["upstream"][0]
+    assert "write on 'amq.default' (a switchover moves what the source still holds)" in texts["downstream"][0]
+    assert "configure on 'federation-agent: promoting' (that only one command promotes)" in texts["downstream"][0]
+    assert "rabbitmqctl set_permissions" in texts["upstream"][1] and "orders" in texts["upstream"][1]
+    assert "amq" in texts["downstream"][1] and "promoting" in texts["downstream"][1]
+
+
 async def test_a_vhost_that_has_to_be_made(pair: Pair, name: Any) -> None:
     other = name("other")
     here = user(pair.here, pair, name("user"), "monitoring", "policymaker")

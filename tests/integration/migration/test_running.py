@@ -16,6 +16,7 @@ from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.user_program import depth, numbered, publish, take
 from tests.lab.waiting import eventually
+from tests.unit.status.export.reading import events, finished
 
 ODD: Final = "a/ö %#?${env:HOME} '\""
 SHOVELLED: Final = ("orders", ODD, "quorum")
@@ -51,8 +52,8 @@ def running(migrated: MigrationScene, process: Started) -> Iterator[None]:
             process.send_signal(signal.SIGKILL)
 
 
-def start(migrated: MigrationScene, step: str = "run") -> Started:
-    return migrated.start(step, *listen(migrated), output=migrated.directory / "out")
+def start(migrated: MigrationScene, step: str = "run", *options: str) -> Started:
+    return migrated.start(step, *listen(migrated), *options, output=migrated.directory / "out")
 
 
 def output(migrated: MigrationScene) -> str:
@@ -97,7 +98,7 @@ def test_what_waits_and_what_comes_moves(migrated: MigrationScene) -> None:
     bodies = numbered(200)
     fill(migrated, SHOVELLED, bodies[:100])
     fill(migrated, [FOLLOWED], bodies[:10])
-    with running(migrated, start(migrated)):
+    with running(migrated, start(migrated, "run", "--status-export", str(migrated.directory / "export"))):
         eventually(lambda: has_moved(migrated, 100), what="what waits has moved")
         fill(migrated, SHOVELLED, bodies[100:])
         eventually(lambda: has_moved(migrated, 200), what="what comes moves")
@@ -108,6 +109,11 @@ def test_what_waits_and_what_comes_moves(migrated: MigrationScene) -> None:
     said = output(migrated)
     assert "moves 1 queue by queue-link and 3 queues by shovel from cluster" in said
     assert f"not moved: 1 queue: 'events' in vhost '{migrated.vhost}': a stream keeps its messages" in said
+    exported = events(*finished(migrated.directory / "export"))
+    last = {line["upstream_name"]: line for line in exported if line["type"] == "sample"}
+    source = migrated.source.admin.get("overview")["cluster_name"]
+    told = {queue: (line["moves_from"], line["forwarded"]) for queue, line in last.items()}
+    assert told == {FOLLOWED: (source, 10), **dict.fromkeys(SHOVELLED, (source, 200))}
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -9,9 +10,14 @@ from typing import Final
 import pytest
 
 from agent.core.rules.names import PROMOTED
+from agent.core.standby.trim import TrimRule
+from agent.definitions.sources.load import load_configuration
 from agent.migration.figures import SLOW as SLOW_LIST
+from agent.migration.standby import keep_in_step
+from agent.status.board import Board
 from tests.hostile.api import JSON, HostileApi, Misbehaviour, hostile_api
 from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.lab import user_program
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
@@ -21,6 +27,9 @@ STAYS_FOR: Final = 5.0
 TRIMMED_WITHIN: Final = 240.0
 ENDS_WITHIN: Final = 75.0
 SLOW: Final = 2.0
+COPIES: Final = 10
+LOOKING: Final = 0.75
+HELD_WITHIN: Final = 240.0
 
 
 def _said(*pieces: bytes) -> Callable[[], Iterator[bytes]]:
@@ -78,6 +87,55 @@ def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
     api.misbehaviour = None
     standby.wait_in_step()
     eventually(lambda: here(standby) == [0, 0], TRIMMED_WITHIN, what="copies are trimmed")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_what_is_held_goes_back_once_it_fails(
+    standby: StandbyScene, api: HostileApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails from the look that holds copies to the next one, which would acknowledge them."""
+    monkeypatch.setattr("agent.migration.standby.rule_of", lambda _: TrimRule(after=1, keep=1, late=3, timeout=None))
+    monkeypatch.setattr("agent.migration.standby.BETWEEN", LOOKING)
+    standby.fill()
+    standby.write({"management": api.uri})
+    configuration = load_configuration(str(standby.agent.path), environment={})
+    board = Board(time.time, "a")
+
+    def after_a_look() -> bool:
+        """True at the end; whoever looks waits meanwhile."""
+        if board.standby is None or board.standby.followed_at is None:
+            return False
+        if api.misbehaviour is not None:
+            assert GARBAGE["an error"].shows in board.standby.depths_error
+            eventually(lambda: user_program.depth(standby.here.uri, "orders") == COPIES, what="what was held is back")
+            return True
+        if not published:
+            standby.here.publish(map(str, range(COPIES)), exchange="orders")
+            published.append(True)
+        elif user_program.depth(standby.here.uri, "orders") < COPIES:
+            api.misbehaviour = GARBAGE["an error"]
+        return False
+
+    async def work() -> None:
+        over = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            if seconds == LOOKING and await asyncio.to_thread(after_a_look):
+                over.set()
+            await asyncio.sleep(LOOKING)
+
+        keeping = asyncio.create_task(keep_in_step(lambda: configuration, board, sleep))
+        waiting = asyncio.create_task(over.wait())
+        await asyncio.wait([keeping, waiting], timeout=HELD_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        ended = keeping.done()
+        for task in (keeping, waiting):
+            task.cancel()
+        found = await asyncio.gather(keeping, waiting, return_exceptions=True)
+        assert over.is_set() and not ended, found
+
+    published: list[bool] = []
+    asyncio.run(work())
 
 
 def wait_told(standby: StandbyScene, shows: str, deadline: float = 60) -> None:

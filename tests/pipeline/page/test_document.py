@@ -8,6 +8,7 @@ import pytest
 
 from agent.pipeline.findings.model import (
     BEHIND,
+    ClusterMove,
     Disruption,
     Fleet,
     LagTime,
@@ -106,6 +107,19 @@ def test_standbys_have_a_section_where_there_are_any() -> None:
     assert ": <b>refused</b>" in text
     assert f"dc3 of no name{TO}{TO}{TO}1 Oct 2026 01:00 UTC, and 2 earlier ones" in text
     assert "b" not in told.tags - outline(findings()).tags
+
+
+def test_a_move_whose_agents_know_little() -> None:
+    assert 'id="moves"' not in page(findings())
+    window = findings().window
+    seen = ClusterMove("g", "old", None, 3, 0, None, 0, 0, 1, window.start, (), 2, 0, 1, 0, 0, 1, 2)
+    unseen = replace(seen, source="other", looked_until=None, moved=1_234_567, when=Bounds(window.start, window.end))
+    told = outline(replace(findings(), moves=(seen, unseen)))
+    text = told.text[told.text.index("At the last lookAccount") :].replace("\N{NARROW NO-BREAK SPACE}", " ")
+    account = "2 taken, 1 quarantined, 1 not accounted for, no account of 2 queues"
+    assert f"old to no name30{TO}nothing left, not known of 1 queue, 1 Oct 2026 00:00 UTC{account}" in text
+    assert "other to no name31 234 567" in text
+    assert f"not known{account}" in text
 
 
 def test_links_lead_to_their_timelines() -> None:

@@ -73,7 +73,8 @@ def test_a_transition_tells_all_of_its_link() -> None:
         "schema": 3, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
-        "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
+        "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "moves_from": None,
+            "uri": "amqp://h:5672/%2f",
         "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
         "failure": {
             "kind": "failing", "side": "upstream", "broker": "dc1", "user": None, "vhost": None,

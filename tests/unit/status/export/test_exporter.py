@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from agent.amqp.data.splice import Counts
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Failed, LinkState
+from agent.core.migration.links import consumer_tag
 from agent.core.rules.names import STANDBY
 from agent.core.settings import Fsync, StatusExportSettings
 from agent.core.standby.settings import StandbySettings
@@ -105,6 +106,21 @@ async def test_a_standby_is_told_of_each_interval_once_its_cluster_is_known(tmp_
         "it was promoted at 2027-01-15T08:00:33Z",
     ]
     assert {(event["upstream"], event["link"]) for event in found} == {("origin", None)}
+
+
+async def test_a_move_is_told_by_its_links_once_its_source_is_known(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, sample_interval=10.0)
+    exported.board.cluster = "new"
+    await exported.exporter.start()
+    moving = replace(LINK, id="0000000e", settings=replace(LINK.settings, consumer_tag=consumer_tag("new")))
+    for link in (LINK, moving):
+        gauges = Gauges(upstream_cluster="old")
+        exported.board.put(link, RUNNING, Counts(), lambda gauges=gauges: gauges)  # type: ignore[misc]
+    await exported.time.advance(10)
+    exported.board[moving.id].gauges().upstream_cluster = None
+    found = await exported.stop()
+    assert [event["moves_from"] for event in of(found, link=moving.id)] == ["old", "old", None]
+    assert {event["moves_from"] for event in of(found, link=LINK.id)} == {None}
 
 
 async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path) -> None:
