@@ -12,7 +12,7 @@ setup: ## install what is missing: RabbitMQ, Java, Chromium, Node.js, .venv
 	@scripts/setup
 
 demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by itself, MOVE=1 moves from one to the other, STANDBY=1 keeps one in step
-	@$(BIN)/python -m tests.lab.demo$(if $(MOVE),_move)$(if $(STANDBY),_standby)
+	@$(BIN)/python -m tests.lab.demo$(if $(STANDBY),_standby,$(if $(MOVE),_move))
 
 check: setup ## after each change: types, import order and all tests that need no broker
 	@$(BIN)/mypy

@@ -23,7 +23,7 @@ from agent.amqp10.link import DoneNumbers, LinkSession
 from agent.amqp10.performatives import Performed
 from agent.amqp10.sections import find_sections
 from agent.amqp10.terminus import Terminus
-from agent.amqp10.types import Value
+from agent.amqp10.types import NULL, Value
 from agent.core.fields import Field, Table
 
 LARGEST_MESSAGE: Final = (
@@ -74,6 +74,12 @@ def _filter_value(field: Field, *, key: str = "string") -> Value:
         case "T":
             return Value("timestamp", 1000 * field.value)
     return Value(_FILTER_TYPES[field.tag], field.value)
+
+
+def _descriptor(value: Value) -> str:
+    """The name that describes it, empty if none does."""
+    descriptor: Value = value.value[0] if value.type == "described" else NULL
+    return str(descriptor.value) if descriptor.type == "symbol" else ""
 
 
 class ReceiverLink:
@@ -293,7 +299,8 @@ class ReceiverLink:
 
     def _unapplied(self, source: Performed | Value) -> tuple[str, ...]:
         """The arguments of the consumer that aren't among the filters of the peer's own source."""
-        applied = (source["filter"] if isinstance(source, Performed) else None) or {}
+        filters = (source["filter"] if isinstance(source, Performed) else None) or {}
+        applied = {name for key, each in filters.items() if each != NULL for name in (key, _descriptor(each))}
         return tuple(name for name, _ in self._terminus.filters if _NAMES.get(name, name) not in applied)
 
     def _drained(self) -> None:

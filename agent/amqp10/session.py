@@ -154,14 +154,19 @@ class TranslatedSession:
     def _is_of_a_link(self, performed: Performed) -> bool:
         """True if it is of a link, or of none. Each side numbers links by itself; a peer keeps its number for the
         session."""
-        theirs = performed.values.get("handle")
-        if performed.performative is not performatives.ATTACH:
+        theirs, kind = performed.values.get("handle"), performed.performative
+        if kind is performatives.DETACH and not self._handles and len(self._link.handles) == 1:
+            return True  # a peer may refuse the only link without an attach of its own
+        if kind is not performatives.ATTACH:
             return theirs is None or theirs in self._handles
         ours = self._link.handles.get(performed["role"])
-        if ours is None or performed["handle"] > _HANDLE_MAX:
+        if ours is None or performed["handle"] > _HANDLE_MAX or ours in self._others(theirs):
             return False
-        is_same = self._handles.setdefault(performed["handle"], ours) == ours
-        return is_same and len(self._handles) <= len(self._link.handles)
+        return self._handles.setdefault(performed["handle"], ours) == ours
+
+    def _others(self, theirs: int | None) -> list[int]:
+        """Our numbers of the links that the peer numbers otherwise."""
+        return [ours for number, ours in self._handles.items() if number != theirs]
 
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
         """Take an ordinary transfer; return False if it isn't one."""
@@ -206,7 +211,8 @@ class TranslatedSession:
             self._end()
 
     def _detached(self, performed: Performed) -> None:
-        self.send(performatives.DETACH.encode(handle=self._handles[performed["handle"]], closed=performed["closed"]))
+        handle = self._handles.get(performed["handle"], 0)  # 0 is the only link's
+        self.send(performatives.DETACH.encode(handle=handle, closed=performed["closed"]))
         self._link.detached(refusal_of(performed["error"]))
 
     def _ended(self, performed: Performed) -> None:

@@ -17,13 +17,15 @@ from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
 from agent.core.model import Definitions
 from agent.core.permissions import DEFAULT_EXCHANGE, Need, Permission
 from agent.core.rules.names import PROMOTING, TRIMMING
+from agent.core.standby.copies import STREAM
 from agent.core.standby.settings import StandbySettings
 from agent.core.text.quantities import counted
 from agent.definitions.sources.load import Configuration
 from agent.links.ends import DOWNSTREAM
 
-MOST_JUDGED: Final = 100  # objects of a vhost
+MOST_JUDGED: Final = 100  # exchanges, and queues, of a vhost
 TAGS: Final = ("monitoring", "policymaker")
+_COPIED: Final = (ObjectKind.EXCHANGE, ObjectKind.QUEUE)
 _TO_PROMOTE: Final = (
     Need(Permission.CONFIGURE, PROMOTING, "that only one command promotes", is_required=False),
     Need(Permission.WRITE, DEFAULT_EXCHANGE, "a switchover moves what the source still holds", is_required=False),
@@ -41,18 +43,22 @@ class StandbyCheck:
     source: BrokerApi | None
     users: tuple[str, str]
     chosen: dict[str, list[ObjectKey]]
+    streams: dict[str, frozenset[str]]
+    """At the source, by vhost: a switchover moves none."""
 
     def needs(self) -> Iterator[tuple[Endpoint, list[Need]]]:
         asks = self._asks(DOWNSTREAM)
         for vhost, every in self.chosen.items():
-            chosen = every[:MOST_JUDGED]
+            by_kind = [[key for key in every if key.kind is kind][:MOST_JUDGED] for kind in _COPIED]
+            chosen = [key for some in by_kind for key in some]
             here = downstream_in(vhost, self.context.apis.downstream)
             queues = [key.name for key in chosen if key.kind is ObjectKind.QUEUE]
             takes_out = self.settings.keep is not None or self.settings.trim_after is not None
             yield here, [*_to_take_out(queues, asks=asks, is_required=takes_out), *_TO_PROMOTE]
             if (origin := self.settings.upstream(vhost, self.definitions)) is not None and queues:
                 there = upstream(origin.name, vhost, origin.uris, self.context.apis.downstream)
-                yield there, [*_to_move(queues, asks=self._asks(there.where))]
+                moved = [queue for queue in queues if queue not in self.streams[vhost]]
+                yield there, [*_to_move(moved, asks=self._asks(there.where))]
             why = "copying it and its bindings"
             copier = replace(here, uris=tuple(replace(uri, user=self.users[1]) for uri in here.uris))
             yield copier, [Need(permission, key.name, why) for key in chosen for permission in Permission]
@@ -94,7 +100,9 @@ async def standby_check(configuration: Configuration, context: CheckContext) -> 
     source = next((configured[key] for key in keys if key in configured), None)
     there, here = settings.management(configuration.definitions), configuration.settings.downstream.management
     chosen = {vhost: await _chosen(source, vhost, settings) for vhost in settings.vhosts}
-    return StandbyCheck(settings, configuration.definitions, context, source, (there[0].user, here[0].user), chosen)
+    streams = {vhost: await _streams(source, vhost) for vhost in settings.vhosts}
+    users = there[0].user, here[0].user
+    return StandbyCheck(settings, configuration.definitions, context, source, users, chosen, streams)
 
 
 async def _chosen(source: BrokerApi | None, vhost: str, settings: StandbySettings) -> list[ObjectKey]:
@@ -104,6 +112,11 @@ async def _chosen(source: BrokerApi | None, vhost: str, settings: StandbySetting
     found = {ObjectKind.EXCHANGE: await source.exchanges(vhost), ObjectKind.QUEUE: await source.queues(vhost)}
     keys = [ObjectKey(kind, vhost, name) for kind, names in found.items() for name in sorted(names or ())]
     return [key for key in keys if not is_brokers_own(key) and settings.follows(key)]
+
+
+async def _streams(source: BrokerApi | None, vhost: str) -> frozenset[str]:
+    queues = None if source is None else await source.queues(vhost)
+    return frozenset(name for name, queue in (queues or {}).items() if queue.type == STREAM)
 
 
 def _to_take_out(queues: list[str], *, asks: bool, is_required: bool) -> Iterator[Need]:

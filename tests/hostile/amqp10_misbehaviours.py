@@ -260,7 +260,9 @@ SOURCES: Final = {
     "other_format": Row(sends(other_format), "1 message can't be published downstream"),
     "only_settled": Row(instead(performatives.ATTACH, only_settled), "the source sends only settled messages"),
     "byte_by_byte": Row(
-        sends(byte_by_byte), "the source doesn't apply mine of src-consumer-args", {"src-consumer-args": {"mine": 1}}
+        sends(byte_by_byte),
+        "the source doesn't show that it applies mine of src-consumer-args",
+        {"src-consumer-args": {"mine": 1}},
     ),
 }
 

@@ -222,15 +222,18 @@ def accounts(lines: Iterable[Said], hour: int) -> dict[tuple[str, int], tuple[in
     return {key: one.row for key, one in found.items()}
 
 
+READING = frozenset({"running", "blocked"})
+
+
 def moving(lines: Iterable[Said], length: int) -> dict[tuple[str, int], tuple[int | None, str | None]]:
-    """Of a group's links by periods of this length, from 0 on: what waited when an agent that may run the link last
+    """Of a group's links by periods of this length, from 0 on: what waited when an agent that ran the link last
     said something of it, and where its messages come from."""
     found: dict[tuple[str, int], tuple[int | None, str | None]] = {}
     for one in sorted(set(lines), key=lambda one: (one.at, one.seq, one.agent)):
         if one.link:
             key = one.link, (one.at - 1) // length
             left, source = found.get(key, (None, None))
-            found[key] = one.backlog if one.status != "standby" else left, one.moves_from or source
+            found[key] = one.backlog if one.status in READING else left, one.moves_from or source
     return found
 
 

@@ -215,6 +215,9 @@ def moving() -> Iterator[dict[str, Any]]:
         (620, 100, 100, 0, 0, 50),
         (1300, 150, 150, 0, 0, 0),
     )
+    stop: dict[str, Any] = {"kind": "queue", "upstream_name": "orders", "moves_from": "<b>old", "schema": 2}
+    stop |= {"taken": 150, "forwarded": 150, "unsettled": 0}
+    yield line(1310, "stopping", link="one", agent="mover", **stop)
     yield from lines_of(
         "two",
         {"kind": "shovel", "name": "migrate invoices", "upstream_name": "invoices"},

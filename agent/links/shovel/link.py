@@ -312,8 +312,8 @@ def _of_unapplied(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     return (
-        f"the source doesn't apply {listed(names, MOST_NAMED)} of src-consumer-args, and delivers as if that weren't "
-        "there: remove it, or write a filter that this broker knows"
+        f"the source doesn't show that it applies {listed(names, MOST_NAMED)} of src-consumer-args, so it may deliver "
+        "as if that weren't there: remove it, or write a filter that this broker knows"
     )
 
 

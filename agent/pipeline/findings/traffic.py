@@ -115,7 +115,7 @@ _MOST_LEFT: Final = 5
 
 
 def moves(tables: ReportTables, *, most: int) -> tuple[model.ClusterMove, ...]:
-    """Those that moved most come first."""
+    """Those in which most is left come first, then those that moved most."""
     queues = _moved_queues(tables).join(_accounts_of_links(tables), [*LINK], "left")
     queue = fn.struct((-fn.col("left")).alias("order"), "vhost", "queue")
     found = queues.groupBy(*_MOVE).agg(
@@ -139,7 +139,7 @@ def moves(tables: ReportTables, *, most: int) -> tuple[model.ClusterMove, ...]:
             tuple((one["vhost"], one["queue"], -one["order"]) for one in row["most_left"]),
             **{name: row[name] for name in (*_ACCOUNTED, "not_accounted_queues")},
         )
-        for row in found.orderBy(fn.col("moved").desc(), *_MOVE).limit(most).collect()
+        for row in found.orderBy(fn.col("left").desc(), fn.col("moved").desc(), *_MOVE).limit(most).collect()
     )  # fmt: skip
 
 

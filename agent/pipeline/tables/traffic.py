@@ -15,6 +15,9 @@ from agent.pipeline.reading.thinning import measured
 from agent.pipeline.schema import CELL, COUNTERS, LINK, REPORTER, SECOND, UPSTREAM_COUNTERS
 from agent.pipeline.window import Bounds, by_hour_and_day, with_hour
 
+_READING: Final = ("running", "blocked")
+"""The states in which an agent knows what waits."""
+
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row per link and five minutes: increases of counters, transfer times, peak and last backlog."""
@@ -26,7 +29,7 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
         fn.sum("growth").alias("growth"),
         fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
         fn.max("cell_backlog").alias("backlog"),
-        _last("backlog", fn.col("status") != "standby").alias("last_backlog"),
+        _last("backlog", fn.col("status").isin(*_READING)).alias("last_backlog"),
         _last("moves_from", fn.col("moves_from").isNotNull()).alias("moves_from"),
     )  # fmt: skip
     opening = epochs.groupBy(*REPORTER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)

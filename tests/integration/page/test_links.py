@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
 from agent.core.links.lag import LagCritical
-from agent.errors import FailureKind
+from agent.errors import FailureKind, Place, Problem, Severity
 from agent.status.entry import Gauges
 from agent.status.views import link_view
 from tests.integration.page.conftest import Open, Serve
@@ -193,8 +193,9 @@ def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_r
     """The agent says what is wrong 0.6 s after which links there are."""
     served = serve()
     causes(served)
+    problem = Problem(Place("agent.yaml"), "policy 'q' matches no exchange", Severity.NOT_RUN)
     served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream",)))
-    served.do(lambda: setattr(served.board, "not_run", ("policy 'q' matches no exchange",)))
+    served.do(lambda: setattr(served.board, "not_run", (problem,)))
     served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
     opened = visit("about:blank", viewport=PHONE, alone=True)
     page, opened.url = opened.page, served.url

@@ -84,7 +84,7 @@ def test_a_filter_that_is_a_mapping(agent_of: AgentOf, here: Site, core: Amqp10)
     assert ask(agent, "/api/links")[0]["error"] is None
     unknown = {"src-consumer-args": arguments | {"x-priority": 5}}
     agent.write({here.vhost: shovels(definition | unknown)})
-    shown = "the source doesn't apply x-priority of src-consumer-args"
+    shown = "the source doesn't show that it applies x-priority of src-consumer-args"
     eventually(lambda: shown in str(ask(agent, "/api/links")[0]["error"]), what="it is named")
     assert ask(agent, "/api/links")[0]["status"] == "running"
 

@@ -14,7 +14,7 @@ from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.amqp10 import performatives
 from agent.amqp10.receiving import MOST_ABORTED, filter_set
-from agent.amqp10.types import Value
+from agent.amqp10.types import NULL, Value
 from agent.core import fields
 from tests.unit.amqp.wire.link import pieces, turn
 from tests.unit.amqp10.peer import Said, Source, message, said, transfer
@@ -360,13 +360,14 @@ async def test_an_echo_is_answered_with_what_credit_is_left() -> None:
     assert (session["handle"], session["next_incoming_id"], session["echo"]) == (None, 2, False)
 
 
-@pytest.mark.parametrize("missing", [{"source": None}, {"source": None, "target": None}])
-async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str, Any]) -> None:
+@pytest.mark.parametrize("missing", [{"source": None}, {"source": None, "target": None}, None])
+async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str, Any] | None) -> None:
     source = await Source.made()
     other = await source.peer.begin(channel=1)
     other.ask(*CONSUME, queue="q", consumer_tag="t")
     await turn()
-    source.peer.attach(is_source=True, channel=1, **missing)
+    if missing is not None:
+        source.peer.attach(is_source=True, channel=1, **missing)
     why = performatives.ERROR.encode(condition="amqp:not-found", description="no queue")
     source.peer.say(performatives.DETACH, channel=1, handle=0, closed=True, error=why)
     await turn()
@@ -377,11 +378,17 @@ async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str
     assert len(source.came) == 1
 
 
+OTHERWISE_NAMED = {f"f {number}": each for number, each in enumerate((filter_set(FILTERS) or {}).values())}
+NONE_IN_FORCE = dict.fromkeys(filter_set(FILTERS) or {}, NULL)
+
+
 @pytest.mark.parametrize(
     ("applied", "unapplied"),
     [
         ({"source": performatives.SOURCE.encode(address="a", filter=filter_set(FILTERS))}, ()),
         ({"source": performatives.SOURCE.encode(address="a", filter=filter_set(FILTERS[:1]))}, ("mine",)),
+        ({"source": performatives.SOURCE.encode(address="a", filter=OTHERWISE_NAMED)}, ()),
+        ({"source": performatives.SOURCE.encode(address="a", filter=NONE_IN_FORCE)}, ("x-stream-offset", "mine")),
         ({"source": performatives.SOURCE.encode(address="a")}, ("x-stream-offset", "mine")),
         ({"source": Value("described", (Value("symbol", "other"), Value("null", None)))}, ("x-stream-offset", "mine")),
         ({"source": None}, ()),  # it is refused
