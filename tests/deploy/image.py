@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -23,6 +24,7 @@ from tests.lab import processes
 from tests.lab.lab import Lab, accepts
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
+from tests.pipeline.lines import heartbeats, line, write
 
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
 RELEASED: Final = Path(os.environ.get("FEDERATION_AGENT_RELEASED", "var/images")).absolute()
@@ -275,6 +277,26 @@ def test_the_report_s_image_has_spark_and_java(report_container: Container) -> N
     assert spark.returncode == 0, spark.stderr
     assert report_container.run("java", "-version").returncode == 0
     assert report_container.run("federation-agent", "--version").returncode == 0
+
+
+@pytest.mark.timeout(300)  # Spark, uncompiled
+def test_the_released_report_makes_one_of_an_export(report_container: Container, tmp_path: Path) -> None:
+    write(tmp_path / "status", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))
+    made = tmp_path / "report"
+    made.mkdir()
+    shutil.chown(made, UID)
+    volumes = ["--volume", f"{tmp_path / 'status'}:/status:ro", "--volume", f"{made}:/report"]
+    asked = ["report", "--input", "/status", "--output", "/report"]
+    command = ["run", "--isolation=chroot", *volumes, report_container.name, "--"]
+    done = subprocess.run(
+        [*BUILDAH, *command, *report_container.config["Entrypoint"], *asked],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((made / "summary.json").read_text())["incidents"] == 1
+    assert (made / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_traffic_s_image_has_the_client(traffic_container: Container) -> None:
