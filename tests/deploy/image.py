@@ -213,7 +213,7 @@ def test_a_released_image_tells_nothing_of_the_machine_that_made_it(image: str, 
 
 def test_the_first_layer_of_what_is_released_has_one_time(tmp_path: Path) -> None:
     """Debian's newest package gave it: nothing is of when the base was made."""
-    [file] = (RELEASED / "release").glob("*-agent-*.oci.tar")
+    [file] = (RELEASED / "release").glob(f"*-{VERSION}-agent-*.oci.tar")
     with tarfile.open(file) as archive:
         archive.extractall(tmp_path, filter="data")
 
