@@ -35,10 +35,11 @@ RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-di
     && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl \
     && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/federation-agent/lib
 
+# Spark has a script in Python, which pip would compile with the time of this build.
 FROM build AS build-report
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/build/bin/python -m pip wheel --no-build-isolation --use-pep517 --require-hashes --wheel-dir /wheels --requirement locks/report.lock \
-    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --no-compile --no-index --no-deps /wheels/*.whl \
     && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/federation-agent/lib
 
 FROM python AS base
