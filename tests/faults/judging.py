@@ -15,7 +15,7 @@ from tests.faults.traffic import until
 
 ALL: Final = os.environ.get("FEDERATION_AGENT_FAULTS") == "all"
 COUNT: Final = 20_000 if ALL else 2_000
-LASTS: Final = 20.0 if ALL else 8.0
+LASTS: Final = 20.0 if ALL else 16.0
 """How long the publisher takes, if nothing holds it up."""
 FLOWS_AGAIN: Final = 30.0
 TABLE: Final = os.environ.get("FEDERATION_AGENT_FAULTS_TABLE", "")
