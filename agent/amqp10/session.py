@@ -160,13 +160,10 @@ class TranslatedSession:
         if kind is not performatives.ATTACH:
             return theirs is None or theirs in self._handles
         ours = self._link.handles.get(performed["role"])
-        if ours is None or performed["handle"] > _HANDLE_MAX or ours in self._others(theirs):
+        if ours is None or performed["handle"] > _HANDLE_MAX:
             return False
-        return self._handles.setdefault(performed["handle"], ours) == ours
-
-    def _others(self, theirs: int | None) -> list[int]:
-        """Our numbers of the links that the peer numbers otherwise."""
-        return [ours for number, ours in self._handles.items() if number != theirs]
+        is_same = self._handles.setdefault(performed["handle"], ours) == ours
+        return is_same and [*self._handles.values()].count(ours) == 1
 
     def quickly(self, data: bytes, begin: int, after: int) -> bool:
         """Take an ordinary transfer; return False if it isn't one."""

@@ -186,10 +186,10 @@ class Run:
         kind = "transition" if changed else "sample"
         status, books = self.statuses[link], self.books[link]
         counts = books.moved(flows=status == "running")
-        told: dict[str, Any] = {"type": kind, "counts": counts, "lag_is_critical": self.lags[link].now()}
-        told["backlog"] = random.Random(f"backlog of {self.name} {seq}").choice((None, 0, 1, 2, 3))
-        told["moves_from"] = self.source if link == "m" and seq > 100 else None
-        self.made.say(self.name, at, status, seq, agent=self.agent, link=link, **told)
+        said: dict[str, Any] = {"type": kind, "counts": counts, "lag_is_critical": self.lags[link].now()}
+        said["backlog"] = random.Random(f"backlog of {self.name} {seq}").choice((None, 0, 1, 2, 3))
+        said["moves_from"] = self.source if link == "m" and seq > 100 else None
+        self.made.say(self.name, at, status, seq, agent=self.agent, link=link, **said)
 
 
 def courses(seed: int, count: int, end: float) -> Iterator[Course]:

@@ -203,8 +203,8 @@ def moving() -> Iterator[dict[str, Any]]:
         for at, taken, forwarded, back, unsettled, backlog in counts:
             numbers: dict[str, Any] = {"taken": taken, "forwarded": forwarded, "given_back": back, "schema": 2}
             ends: dict[str, Any] = {"moves_from": "<b>old" if at else None, "upstream_cluster": None}
-            told = line(at, "running", link=link, agent="mover", backlog=backlog, **queue, **numbers, **ends)
-            yield told | {"unsettled": unsettled}
+            found = line(at, "running", link=link, agent="mover", backlog=backlog, **queue, **numbers, **ends)
+            yield found | {"unsettled": unsettled}
 
     yield line(-1, "started", agent="mover")
     yield from heartbeats(10, HOUR, agent="mover")

@@ -112,8 +112,8 @@ def test_what_waits_and_what_comes_moves(migrated: MigrationScene) -> None:
     exported = events(*finished(migrated.directory / "export"))
     last = {line["upstream_name"]: line for line in exported if line["type"] == "sample"}
     source = migrated.source.admin.get("overview")["cluster_name"]
-    told = {queue: (line["moves_from"], line["forwarded"]) for queue, line in last.items()}
-    assert told == {FOLLOWED: (source, 10), **dict.fromkeys(SHOVELLED, (source, 200))}
+    moved = {queue: (line["moves_from"], line["forwarded"]) for queue, line in last.items()}
+    assert moved == {FOLLOWED: (source, 10), **dict.fromkeys(SHOVELLED, (source, 200))}
 
 
 @pytest.mark.thorough

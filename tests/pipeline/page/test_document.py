@@ -114,8 +114,8 @@ def test_a_move_whose_agents_know_little() -> None:
     window = findings().window
     seen = ClusterMove("g", "old", None, 3, 0, None, 0, 0, 1, window.start, (), 2, 0, 1, 0, 0, 1, 2)
     unseen = replace(seen, source="other", looked_until=None, moved=1_234_567, when=Bounds(window.start, window.end))
-    told = outline(replace(findings(), moves=(seen, unseen)))
-    text = told.text[told.text.index("At the last lookAccount") :].replace("\N{NARROW NO-BREAK SPACE}", " ")
+    shown = outline(replace(findings(), moves=(seen, unseen)))
+    text = shown.text[shown.text.index("At the last lookAccount") :].replace("\N{NARROW NO-BREAK SPACE}", " ")
     account = "2 taken, 1 quarantined, 1 not accounted for, no account of 2 queues"
     assert f"old to no name30{TO}nothing left, not known of 1 queue, 1 Oct 2026 00:00 UTC{account}" in text
     assert "other to no name31 234 567" in text

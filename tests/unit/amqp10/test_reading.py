@@ -361,7 +361,7 @@ async def test_an_echo_is_answered_with_what_credit_is_left() -> None:
 
 
 @pytest.mark.parametrize("missing", [{"source": None}, {"source": None, "target": None}, None])
-async def test_a_refused_address_is_told_with_the_peers_reason(missing: dict[str, Any] | None) -> None:
+async def test_a_refused_address_is_shown_with_the_peers_reason(missing: dict[str, Any] | None) -> None:
     source = await Source.made()
     other = await source.peer.begin(channel=1)
     other.ask(*CONSUME, queue="q", consumer_tag="t")

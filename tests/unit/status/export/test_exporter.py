@@ -108,7 +108,7 @@ async def test_a_standby_is_told_of_each_interval_once_its_cluster_is_known(tmp_
     assert {(event["upstream"], event["link"]) for event in found} == {("origin", None)}
 
 
-async def test_a_move_is_told_by_its_links_once_its_source_is_known(tmp_path: Path) -> None:
+async def test_a_move_is_shown_by_its_links_once_its_source_is_known(tmp_path: Path) -> None:
     exported = Exported(tmp_path, sample_interval=10.0)
     exported.board.cluster = "new"
     await exported.exporter.start()
