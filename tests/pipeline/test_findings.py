@@ -315,7 +315,7 @@ def test_a_move_has_a_section(of_several: Several, made: Made) -> None:
     }
     text = of_several.text[of_several.text.rindex("Move") :]
     assert f"<b>old to new216028 Mar 12:10{TO}12:25" in text
-    assert "7 left in 1 queue, invoices in / 7, 28 Mar 2026 12:25 UTC162 taken, 1 given back, 1 in doubt" in text
+    assert "7 left in 1 queue, invoices in /: 7, 28 Mar 2026 12:25 UTC162 taken, 1 given back, 1 in doubt" in text
     assert made.summary["moves"] == []
     assert 'id="moves"' not in page(made.found)
 

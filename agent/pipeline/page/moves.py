@@ -19,7 +19,7 @@ def moves(findings: ReportFindings, calendar: Calendar) -> Markup | None:
     """None where nothing moved."""
     if not findings.moves:
         return None
-    note = "Times are to five minutes. That nothing more can come, and the old cluster can go, says: migrate status."
+    note = "Times are to five minutes. Only migrate status says when nothing more can come, and the old cluster can go."
     rows = (_move(one, calendar) for one in findings.moves)
     return section("moves", "Moves", table("Moves", _MOVE_HEADS, rows, class_="moves"), note=note)
 
@@ -37,7 +37,7 @@ def _left(one: ClusterMove, calendar: Calendar) -> Child:
         f"{exact(one.left)} left in {plural(one.left_queues, 'queue')}" if one.left else "nothing left"
     ]
     for vhost, queue, left in one.most_left:
-        said += [", ", formatting.name(queue), " in ", formatting.name(vhost), f" {exact(left)}"]
+        said += [", ", formatting.name(queue), " in ", formatting.name(vhost), f": {exact(left)}"]
     if one.unknown_queues:
         said.append(f", not known of {plural(one.unknown_queues, 'queue')}")
     return element("span", *said, f", {calendar.date_and_time(one.looked_until)}")
