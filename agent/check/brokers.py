@@ -36,7 +36,7 @@ from agent.core.links.plan import Outlook
 from agent.core.model import ExchangeLink, ShovelLink
 from agent.core.permissions import EVENTS
 from agent.core.status.advice import CLEARING, advice
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import BrokerError, FailureKind
 from agent.links.ends import DOWNSTREAM, terminus_of, wired
 from agent.management.answers import NodeAnswer

@@ -37,7 +37,7 @@ from agent.check.permissions import (
 from agent.check.protocols import judge_protocols
 from agent.check.queues import judge_queues
 from agent.check.standby import standby_check
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
 from agent.core.permissions import Grant

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from agent.check.policies import PolicyTarget
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.permissions import Grant, TopicGrant
 from agent.errors import BrokerError
 from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer

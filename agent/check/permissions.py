@@ -47,7 +47,7 @@ from agent.core.permissions import (
     patterns_to_add,
     wanted_patterns,
 )
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import BrokerError, PermanentError
 
 MOST_NAMED: Final = 10

@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.check.context import CheckContext
 from agent.check.findings import Finding, Topic
-from agent.core.text.quantities import counted
+from agent.core.text import counted
 
 AMQP_1_0: Final = frozenset({"AMQP 1-0", "AMQP 1.0"})
 

@@ -19,7 +19,7 @@ from agent.core.permissions import DEFAULT_EXCHANGE, Need, Permission
 from agent.core.rules.names import PROMOTING, TRIMMING
 from agent.core.standby.copies import STREAM
 from agent.core.standby.settings import StandbySettings
-from agent.core.text.quantities import counted
+from agent.core.text import counted
 from agent.definitions.sources.load import Configuration
 from agent.links.ends import DOWNSTREAM
 

@@ -23,11 +23,11 @@ from agent.check.context import CheckContext, LinkEnds
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
+from agent.core.addresses.secret import redacted
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeLink
 from agent.core.status.advice import CLEARING
-from agent.core.text.redaction import redacted
 from agent.network import server_name, tls_context
 
 MOST_TRIED: Final = 20

@@ -16,9 +16,9 @@ from agent.check.findings import Finding, FindingLevel, has_problems
 from agent.cli import output
 from agent.cli.options import with_secrets
 from agent.cli.running_agent import find_running
-from agent.core.addresses import http_url
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.text.quantities import counted, listed
+from agent.core.addresses import uri
+from agent.core.addresses.uri import HttpUrl
+from agent.core.text import counted, listed
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 
@@ -63,7 +63,7 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
         if not is_given or not name or "://" in name or "@" in name:
             raise UsageError("--api is NAME=URL, such as origin=${env:ORIGIN_API} or rabbit.dc1.example:5672=http://…")
         try:
-            found.setdefault(name, []).append(http_url.parse(with_secrets(f"--api {name}", text)))
+            found.setdefault(name, []).append(uri.parse_http(with_secrets(f"--api {name}", text)))
         except UriError as error:
             raise UsageError(f"--api {name}: {error}") from error
     return found

@@ -18,8 +18,7 @@ import typer
 from agent.cli.options import Sort
 from agent.cli.output import Ready, cut
 from agent.cli.remote import name_of
-from agent.core.text.printable import printable
-from agent.core.text.quantities import age, counted, waiting_text
+from agent.core.text import age, counted, printable, waiting_text
 
 Link = Mapping[str, Any]
 

@@ -17,12 +17,10 @@ from agent.cli.link_table import in_order, render
 from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.rules.quarantine import look_command, move_command
 from agent.core.status.advice import DELETED
-from agent.core.text.printable import printable
-from agent.core.text.quantities import age, counted, in_full, in_words
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import age, counted, did_you_mean, in_full, in_words, printable
 from agent.errors import UnknownLinkError, UsageError
 
 REFRESH: Final = 1.0  # seconds

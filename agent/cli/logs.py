@@ -20,7 +20,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from agent.core.settings import LogFormat, LogSettings
-from agent.core.text.printable import printable
+from agent.core.text import printable
 
 FEW: Final = 10
 PERIOD: Final = 300.0

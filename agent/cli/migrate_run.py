@@ -14,7 +14,7 @@ from agent.cli.options import OK
 from agent.cli.signals import until_signal
 from agent.core.migration.links import QueueMoves
 from agent.core.settings import AgentSettings, HttpSettings, StatusExportSettings
-from agent.core.text.quantities import counted, listed
+from agent.core.text import counted, listed
 from agent.definitions.models.settings import listen_of
 from agent.errors import UsageError
 from agent.migration.running import MovingConfiguration, move_of, read_both, refuse_what_cant_begin

@@ -14,7 +14,7 @@ from agent.cli.signals import until_signal
 from agent.core.migration.fences import IN_FORCE_AFTER
 from agent.core.migration.objects import ClusterObjects, ObjectKey, release_text
 from agent.core.migration.verdict import MoveVerdict, SourceVerdict
-from agent.core.text.quantities import counted, rfc3339
+from agent.core.text import counted, rfc3339
 
 if TYPE_CHECKING:
     from agent.definitions.sources.migration import Migration

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
+from agent.core.addresses.secret import REDACTED
 from agent.core.migration.difference import UNSAFE, MigrationAction, MigrationPlan, MigrationVerb
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.releases import Objection, ObjectionKind
-from agent.core.text.quantities import counted, listed
-from agent.core.text.redaction import REDACTED
+from agent.core.text import counted, listed
 
 if TYPE_CHECKING:
     from agent.definitions.sources.migration import Migration

@@ -14,8 +14,7 @@ from agent.cli import output
 from agent.cli.options import OK, usual_config, with_secrets
 from agent.cli.signals import on_first_signal
 from agent.core.rules.moves import NOT_CHOSEN, REASONS, MoveAccount
-from agent.core.text.quantities import counted, in_full, in_words
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import counted, did_you_mean, in_full, in_words
 from agent.errors import UriError, UsageError
 
 if TYPE_CHECKING:

@@ -103,8 +103,7 @@ def move(
     """
     from agent.amqp.data.rewriting import Destination
     from agent.cli import move as moves
-    from agent.core.rules.deaths import HeaderChoice
-    from agent.core.rules.moves import USUALLY_HELD
+    from agent.core.rules.moves import USUALLY_HELD, HeaderChoice
     from agent.runtime.move_chooser import MoveOptions
 
     if sum([to_queue is not None, to_exchange is not None, redrive]) != 1:

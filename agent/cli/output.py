@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from agent.core.text.printable import printable
+from agent.core.text import printable
 
 
 class Ready(str):

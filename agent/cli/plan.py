@@ -18,7 +18,7 @@ from agent.core.links.plan import Action, Outlook, Plan, PlannedLink, RunningLin
 from agent.core.links.upstream_steps import Verb
 from agent.core.model import Link, LinkKind, LinkSettings, ShovelLink
 from agent.core.rules.hops import BOUND_FROM
-from agent.core.text.quantities import counted, waiting_text
+from agent.core.text import counted, waiting_text
 from agent.definitions.sources.load import load_configuration
 from agent.errors import Severity
 from agent.runtime.plan_inputs import PlanInputs, read_plan_inputs

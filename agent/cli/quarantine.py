@@ -214,7 +214,7 @@ def _parsed(uris: Sequence[str]) -> list[AmqpUri]:
 
 
 def _row(each: QuarantinedMessage) -> tuple[str, ...]:
-    from agent.core.links.removal import duration
+    from agent.core.links.waits import duration
 
     why = each.why
     exchange, key = _text(why.exchange), _text(why.routing_key)
@@ -229,7 +229,7 @@ def _row(each: QuarantinedMessage) -> tuple[str, ...]:
 
 
 def _summary(each: QuarantinedMessage) -> dict[str, Any]:
-    from agent.core.text.quantities import rfc3339
+    from agent.core.text import rfc3339
 
     why = each.why
     return {

@@ -17,11 +17,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from agent.cli import output
 from agent.cli.options import usual_config
-from agent.core.addresses.secret import Secret
+from agent.core.addresses.secret import Secret, redacted
 from agent.core.settings import HttpSettings
-from agent.core.text.quantities import listed
-from agent.core.text.redaction import redacted
-from agent.core.text.suggest import named_so
+from agent.core.text import listed, named_so
 from agent.errors import AgentError, CannotStartError, ConfigurationError, UnknownLinkError
 from agent.network import explain
 
@@ -284,7 +282,7 @@ def _hint(links: Sequence[Mapping[str, Any]], named: str) -> str:
     """A name without its vhost is what people type first."""
     same = dict.fromkeys(full_name(link) for link in links if name_of(link) == named)
     if not same:
-        from agent.core.text.suggest import did_you_mean
+        from agent.core.text import did_you_mean
 
         return did_you_mean(named, dict.fromkeys(map(full_name, links)))
     more = len(same) - MOST_NAMED

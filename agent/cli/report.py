@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.cli import output
-from agent.core.text.quantities import counted
+from agent.core.text import counted
 from agent.errors import CannotStartError, UsageError
 from agent.pipeline.options import OptionError, parse
 

@@ -16,8 +16,7 @@ from agent.core.links.lifecycle import Status
 from agent.core.links.plan import RunningLink
 from agent.core.links.upstream_steps import Known
 from agent.core.model import LinkKind
-from agent.core.rules.bindings import GroupedBinding
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import GroupedBinding, Site
 from agent.core.settings import HttpSettings
 
 PATIENCE: Final = 10.0  # seconds for an answer: what listens there may be no agent

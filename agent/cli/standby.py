@@ -14,7 +14,7 @@ from agent.cli import output
 from agent.cli.options import INTERRUPTED, OK
 from agent.cli.remote import Remote, RemoteError
 from agent.cli.signals import until_signal
-from agent.core.text.quantities import counted, in_full
+from agent.core.text import counted, in_full
 from agent.errors import BrokerError, PermanentError, UsageError
 
 if TYPE_CHECKING:

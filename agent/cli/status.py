@@ -14,8 +14,7 @@ from typing import Any, Final
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError, TokenError, myself
 from agent.core.links.lifecycle import Level
-from agent.core.text.printable import printable
-from agent.core.text.quantities import counted
+from agent.core.text import counted, printable
 from agent.errors import Severity
 
 FINE: Final = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli import output
-from agent.core.text.quantities import counted, listed
+from agent.core.text import counted, listed
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
 from agent.core.topology.findings import Arrival, Part, Reduction, TopologyFindings, examine, ranges
 from agent.core.topology.graph import Carrier, Graph, Hop

@@ -8,11 +8,10 @@ from enum import StrEnum
 from typing import ClassVar, Final, TypeAlias
 
 from agent.core import fields
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.addresses.uri import AmqpUri
+from agent.core.addresses.uri import AmqpUri, HttpUrl
 from agent.core.fields import EMPTY, Table
 from agent.core.links.lag import LagCritical
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.errors import Place
 
 STREAM_OFFSET: Final = "x-stream-offset"

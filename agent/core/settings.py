@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
-from agent.core.addresses.uri import AmqpUri
-from agent.core.links.removal import CleanupAfter
+from agent.core.addresses.uri import AmqpUri, HttpUrl
+from agent.core.links.waits import CleanupAfter
 
 if TYPE_CHECKING:
     from agent.core.standby.settings import StandbySettings

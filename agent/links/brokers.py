@@ -22,8 +22,8 @@ from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.changed_definition import differ_in_passwords
-from agent.core.links.removal import CleanupAfter
+from agent.core.links.reconcile import differ_in_passwords
+from agent.core.links.waits import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers

@@ -22,9 +22,9 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.amqp.wire.refusal_texts import is_consumed_by_another, largest_taken
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from agent.core.links.poison_search import Watch
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, DiscardDeliveries
@@ -303,7 +303,7 @@ class Flow:
             poison_check=self._poison_check,
             limit=self._options.limit,
             capture=self._capture,
-            keeps_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
+            keeps_returned=self._counts_returns and self._path.fruitless >= read_limits.FRUITLESS,
             chooser=chooser,
         )
         target.refused.on_counted_return = source.keep_returned
@@ -336,7 +336,7 @@ class Flow:
             ack_mode=self._options.ack_mode,
             settle=self._up.wire.write_soon,
             largest=path.largest_at(self._down.uri.safe, self._loop.time()),
-            held=HeldBuffers(prefetch.BYTES_ON_THE_WAY, self._room),
+            held=HeldBuffers(read_limits.BYTES_ON_THE_WAY, self._room),
             returns_are_counted=self._returns_are_counted,
             give_up_after=self._options.quarantine_after,
             instead_of_return=self._end_unkept if self._options.is_stream else None,
@@ -470,7 +470,7 @@ class Flow:
 
     def _note_fruitless(self) -> None:
         if not self._is_unkept:
-            self._path.most_kept = prefetch.LARGEST
+            self._path.most_kept = read_limits.LARGEST_PREFETCH
         if self._window.has_forwarded:
             self._path.fruitless = 0
         elif self.unsettled:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from agent.amqp.data.rewriting import Destination
 from agent.core.fields import EMPTY, Table
-from agent.core.links import prefetch
+from agent.core.links import read_limits
+from agent.core.links.confirms import StreamOffsets
 from agent.core.links.poison_search import PoisonSearch
-from agent.core.links.rate_limit import RateLimit, TokenBuckets
-from agent.core.links.stream_offsets import StreamOffsets
+from agent.core.links.read_limits import RateLimit, TokenBuckets
 from agent.core.model import AckMode
 
 
@@ -61,8 +61,10 @@ class FlowOptions:
 
 @dataclass(slots=True)
 class PathMemory:
-    most_kept: int = prefetch.LARGEST  # messages of a stream at a time: of more, not all refused ones could be kept
-    prefetch: int = prefetch.START  # where the link may size it
+    most_kept: int = (
+        read_limits.LARGEST_PREFETCH
+    )  # messages of a stream at a time: of more, not all refused ones could be kept
+    prefetch: int = read_limits.START_PREFETCH  # where the link may size it
     largest: int | None = None  # what the downstream takes of a body, from its refusal of a larger one
     largest_until: float = 0.0  # it may be configured to take more meanwhile
     largest_of: str = ""  # the address that refused it

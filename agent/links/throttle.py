@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.wire.inbound import Inbound
-from agent.core.links.rate_limit import RateLimit, TokenBuckets
+from agent.core.links.read_limits import RateLimit, TokenBuckets
 
 SHOWN_FOR: Final = 2.0
 _UNLIMITED: Final = RateLimit()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.data.publish_tracker import Counts, PublishTracker
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from agent.core.links.poison_search import Watch
 from agent.links.flow_options import FlowOptions, PathMemory
 
@@ -55,7 +55,7 @@ class Window:
         self._clock = clock
         self.limit = options.rate_limit  # may be replaced while messages flow
         average_size = path.average_size or (SMALL if self._keeps_consumer else None)
-        self._most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(average_size)
+        self._most = read_limits.LARGEST_PREFETCH if self.limit is None else self.limit.prefetch(average_size)
         self._for_unpublishable = for_unpublishable
         self._held_before = 0  # by former consumers of the flow, when the one that exists began
         self._forwarded_before = counts.forwarded
@@ -66,14 +66,14 @@ class Window:
         """The prefetch of the next consumer; 0 if nothing is acknowledged."""
         if not self._options.acknowledges:
             return 0
-        flowing = min(self._flowing, self._options.limit or prefetch.LARGEST)
-        return min(flowing + self._for_unpublishable, prefetch.LARGEST)
+        flowing = min(self._flowing, self._options.limit or read_limits.LARGEST_PREFETCH)
+        return min(flowing + self._for_unpublishable, read_limits.LARGEST_PREFETCH)
 
     @property
     def affordable(self) -> int:
         """The prefetch that a consumer may begin with: a broker gives it as many places whatever former ones hold."""
         wanted = self.prefetch
-        return max(1, min(wanted, prefetch.LARGEST - self.unsettled)) if wanted else wanted
+        return max(1, min(wanted, read_limits.LARGEST_PREFETCH - self.unsettled)) if wanted else wanted
 
     def begin(self) -> None:
         """Note that there is a new consumer."""
@@ -92,7 +92,7 @@ class Window:
     @property
     def is_filled(self) -> bool:
         """True if messages that get nowhere take all places, and no more can be had."""
-        is_largest = self._options.is_stream or self._for_unpublishable >= prefetch.MOST_HELD
+        is_largest = self._options.is_stream or self._for_unpublishable >= read_limits.MOST_HELD
         return is_largest and self._held_unpublishable - self._held_before >= self.current
 
     @property
@@ -105,7 +105,7 @@ class Window:
         if self.is_single:
             return 1
         size = min(self._options.prefetch or self._path.prefetch, self._most, self._path.most_kept)
-        return min(size, prefetch.CAREFUL) if self._is_careful else size
+        return min(size, read_limits.CAREFUL) if self._is_careful else size
 
     @property
     def _keeps_consumer(self) -> bool:
@@ -113,7 +113,7 @@ class Window:
 
     @property
     def _is_careful(self) -> bool:
-        return self._options.is_quorum and self._path.fruitless >= prefetch.FRUITLESS
+        return self._options.is_quorum and self._path.fruitless >= read_limits.FRUITLESS
 
     def learn(self, wanted: int) -> None:
         """Set the prefetch of the next consumer to `wanted`, also for the next session."""
@@ -133,7 +133,7 @@ class Window:
             return None
         if self._make_room():
             return self.prefetch
-        if messages <= 0 or self._held_unpublishable > prefetch.MOST_HELD:  # a new consumer would get as many again
+        if messages <= 0 or self._held_unpublishable > read_limits.MOST_HELD:  # a new consumer would get as many again
             return None
         affordable = self.affordable
         if self.current != affordable and (affordable == self.prefetch or affordable >= 2 * self.current):
@@ -144,7 +144,7 @@ class Window:
         if is_fixed or self._is_careful or self.is_single:
             return None
         flowing = self.current - self._for_unpublishable
-        wanted = prefetch.sized(
+        wanted = read_limits.sized(
             flowing,
             unsettled=self.unsettled - self._held_unpublishable,
             rate=messages / max(now - before.at, 0.001),
@@ -160,7 +160,7 @@ class Window:
     def _fit_limit(self, average_size: float) -> None:
         """Fit the prefetch to the rate limit, in geometric steps. On a quorum queue it only grows, see `better`."""
         self._path.average_size = average_size
-        most = prefetch.LARGEST if self.limit is None else self.limit.prefetch(average_size)
+        most = read_limits.LARGEST_PREFETCH if self.limit is None else self.limit.prefetch(average_size)
         if self._options.is_quorum:
             most = max(most, self.current)
         if not most / 2 < self._most < most * 2:
@@ -176,7 +176,7 @@ class Window:
 
         Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
         """
-        self._for_unpublishable = prefetch.room_for(
+        self._for_unpublishable = read_limits.room_for(
             self._held_unpublishable, self._for_unpublishable, flowing=self._flowing
         )
         is_due = self.current < self.affordable and self._for_unpublishable > 0

@@ -23,9 +23,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from tenacity.wait import wait_random_exponential
 from yarl import URL
 
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.secret import redacted
+from agent.core.addresses.uri import HttpUrl
 from agent.core.addresses.url_text import Tls
-from agent.core.text.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.look_up import Resolver
 from agent.management.answers import ShapeError

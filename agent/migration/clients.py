@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from agent.amqp.connect import PRODUCT
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import PermanentError
 from agent.management.answers import ClientAnswer
 from agent.management.client import ManagementClient

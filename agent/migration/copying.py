@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from agent.core.links.backoff import delay
+from agent.core.links.waits import delay
 from agent.core.migration.difference import MigrationAction, MigrationPlan, needs, plan_migration
 from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import VhostSelection, choose

@@ -13,7 +13,7 @@ from typing import Final
 from agent.core.migration.fences import SETTLED_AFTER, ClientFence, Permissions, read_fence
 from agent.core.migration.verdict import PRODUCT, SourceLook, strangers
 from agent.core.settings import DownstreamSettings
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import PermanentError, TransientError, UsageError
 from agent.management.changing import FencingClient
 from agent.management.transport import NotTakenError

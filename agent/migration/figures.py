@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.core.standby.copy_positions import CopyFigures
-from agent.core.standby.source_proof import SourceFigures
+from agent.core.standby.trim import CopyFigures, SourceFigures
 from agent.errors import TransientError
 from agent.management.answers import NodeAnswer, QueueFiguresAnswer
 from agent.management.client import ManagementClient

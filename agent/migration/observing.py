@@ -10,13 +10,7 @@ from typing import Final
 
 from agent.core.addresses.uri import Mechanism
 from agent.core.migration.fences import PREFIX, Permissions, read_fence
-from agent.core.migration.objects import (
-    ClusterObjects,
-    ObjectKind,
-    is_of_federation,
-    queue_key,
-)
-from agent.core.migration.policies import policy_key
+from agent.core.migration.objects import ClusterObjects, ObjectKind, is_of_federation, policy_key, queue_key
 from agent.core.migration.selection import VhostSelection, choose
 from agent.core.migration.verdict import (
     SeenConnection,
@@ -27,7 +21,7 @@ from agent.core.migration.verdict import (
     judge,
 )
 from agent.core.settings import DownstreamSettings
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import PermanentError, TransientError
 from agent.management.answers import ClientAnswer, ConsumerAnswer, NodeAnswer, QueueContentsAnswer
 from agent.management.client import ManagementClient

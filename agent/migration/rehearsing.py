@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agent.core.migration.difference import MigrationAction, MigrationVerb
 from agent.core.migration.objects import ObjectKey, Objects, in_order, vhost_key
-from agent.core.text.quantities import in_words
+from agent.core.text import in_words
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.changing import SCRATCH_PREFIX, DeclaringClient
 from agent.migration.copying import copy

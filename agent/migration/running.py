@@ -14,7 +14,7 @@ from agent.core.migration.links import QueueMoves, consumer_tag, definitions_of,
 from agent.core.migration.objects import ClusterObjects, ObjectKey
 from agent.core.migration.selection import choose
 from agent.core.settings import AgentSettings, DownstreamSettings, Settings, SourceSettings
-from agent.core.text.quantities import counted, listed
+from agent.core.text import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.definitions.sources.migration import Migration, load_migration
 from agent.errors import BrokerError, ConfigurationError, PermanentError, Place, Problem

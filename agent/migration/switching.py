@@ -22,9 +22,9 @@ from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, 
 from agent.core.migration.selection import choose
 from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
 from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
-from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
-from agent.core.text.quantities import counted, listed
+from agent.core.standby.terms import FEWEST
+from agent.core.text import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable

@@ -23,9 +23,8 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import ObjectKey
 from agent.core.rules.names import TRIMMING
-from agent.core.standby.definitions import FEWEST, StandingDoubt
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.terms import TrimTerms
+from agent.core.standby.terms import FEWEST, StandingDoubt, TrimTerms
 from agent.core.standby.trim import StandbyTrim, TrimDoubt, TrimRule
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM

@@ -19,7 +19,7 @@ from typing import Any, Final
 from agent.core.addresses.url_text import encode
 from agent.core.migration.links import UPSTREAM
 from agent.core.model import Definitions, VhostDefinitions
-from agent.core.text.printable import printable
+from agent.core.text import printable
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import ConfigurationError, Place, UsageError
 from agent.migration.running import MigrationMove

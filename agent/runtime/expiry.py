@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from agent.core.addresses.expiry import Credential, Expiry, Peer, certificate_expiry, token_expiry
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.addresses.uri import AmqpUri
+from agent.core.addresses.uri import AmqpUri, HttpUrl
 from agent.core.model import Link
 from agent.core.settings import DownstreamSettings
 from agent.errors import Side

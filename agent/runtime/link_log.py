@@ -14,7 +14,7 @@ import structlog
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
 from agent.core.status.causes import DEGRADED, DOWN
-from agent.core.text.quantities import in_full
+from agent.core.text import in_full
 from agent.status.board import Board
 from agent.status.causes import summary
 

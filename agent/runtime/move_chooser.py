@@ -18,8 +18,7 @@ from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import MAX_SHORT, CodecError, short_string
 from agent.core import fields
 from agent.core.fields import EMPTY, Table
-from agent.core.rules import deaths
-from agent.core.rules.deaths import HeaderChoice
+from agent.core.rules import moves
 from agent.core.rules.moves import (
     LOOKED_AT,
     NO_DEATH,
@@ -28,6 +27,7 @@ from agent.core.rules.moves import (
     NOT_CHOSEN,
     RETURNED,
     USUALLY_HELD,
+    HeaderChoice,
     MoveAccount,
 )
 from agent.core.rules.quarantine import QuarantineReason
@@ -50,7 +50,7 @@ class MoveOptions:
 
     queue: str
     destination: Destination | None = None
-    choice: HeaderChoice = deaths.ALL
+    choice: HeaderChoice = moves.ALL
     until_empty: bool = False
     limit: int | None = None
     scan: int = USUALLY_HELD
@@ -73,8 +73,8 @@ class MoveOptions:
 class StripDeaths(Untouched):
     """Removes the headers that brokers add to dead letters."""
 
-    marks = tuple(map(short_string, deaths.FAMILY))
-    _names = Names(*deaths.FAMILY)
+    marks = tuple(map(short_string, moves.FAMILY))
+    _names = Names(*moves.FAMILY)
 
     def rewrite(self, headers: bytes, _: Delivery) -> bytes:
         return header_table.without(headers, self._names)
@@ -170,7 +170,7 @@ class MoveChooser:
         if wanted is not None:
             exchange = delivery.exchange if wanted.exchange is None else _encoded(wanted.exchange)
             return exchange, delivery.routing_key if wanted.routing_key is None else _encoded(wanted.routing_key)
-        found = deaths.origin(headers)
+        found = moves.origin(headers)
         if found is None or any(len(_encoded(name)) > MAX_SHORT for name in found):
             return NO_DEATH
         objection = self._exchanges.objection(found[0])

@@ -23,10 +23,10 @@ from agent.amqp.failures import NOT_FOUND, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import Mechanism
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.rules.moves import IN_DOUBT, NOT_ALLOWED, MoveAccount
 from agent.core.rules.names import AGENT_PREFIX
-from agent.core.text.quantities import counted
+from agent.core.text import counted
 from agent.errors import BrokerError, FailureKind, PermanentError, Side, TransientError
 from agent.links.ends import End
 from agent.links.flow import Flow

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.links import lifecycle
-from agent.core.links.changed_definition import purpose_of
 from agent.core.links.lifecycle import Pause, Signal
+from agent.core.links.reconcile import purpose_of
 from agent.core.links.served_by import Other
 from agent.core.model import Link
 from agent.core.replicas.slots import Token

@@ -20,8 +20,8 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.changed_definition import leads_elsewhere
 from agent.core.links.plan import Action, Downstream, Plan, RunningLink, Sight, plan_declarations, plan_link
+from agent.core.links.reconcile import leads_elsewhere
 from agent.core.links.upstream_steps import QueueSeen, Seen, upstream_queue_name
 from agent.core.model import (
     AddressDestination,

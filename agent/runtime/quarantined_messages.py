@@ -20,7 +20,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Definitions, Link
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
-from agent.core.text.suggest import named_so
+from agent.core.text import named_so
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream

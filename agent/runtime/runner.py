@@ -11,9 +11,9 @@ import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.core.links import backoff, lifecycle
-from agent.core.links.changed_definition import asks_the_same
+from agent.core.links import lifecycle, waits
 from agent.core.links.lifecycle import Do, Effect, Event, LinkState, Phase, Signal
+from agent.core.links.reconcile import asks_the_same
 from agent.core.links.served_by import Other, ServedBy
 from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
 from agent.core.model import Binding, Link
@@ -426,7 +426,7 @@ class LinkRunner:
         while Other.CONSUMER in self._served_by and not self.state.is_stopped:
             attempt += 1
             upper = LOOK_SOON if attempt < SOON else LOOK_AGAIN
-            await asyncio.sleep(backoff.delay(attempt, upper, random.random()))
+            await asyncio.sleep(waits.delay(attempt, upper, random.random()))
             try:
                 is_free = await self._runnable.is_free(queue)
             except BrokerError:
@@ -496,7 +496,7 @@ class LinkRunner:
 
     def _wait(self, attempt: int, *, slow: bool) -> None:
         upper, chance = self.link.settings.reconnect_delay, random.random()
-        delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
+        delay = waits.slow_delay(upper, chance) if slow else waits.delay(attempt, upper, chance)
         self._timer = self._loop.call_later(delay, self.send, Signal.RETRY_DUE)
 
     def _finish(self) -> None:

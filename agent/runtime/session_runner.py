@@ -17,7 +17,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import alarm_of
 from agent.amqp.rpc import count_messages
 from agent.amqp.wire.channel import UnansweredError
-from agent.core.links import backoff, lifecycle
+from agent.core.links import lifecycle, waits
 from agent.core.links.lifecycle import Event, LinkState, Phase, Signal
 from agent.core.model import Link
 from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
@@ -169,7 +169,7 @@ class SessionRunner:
                 self.dedicate_connections()
         owner = self._owner
         lasted, opened = self._loop.time() - self._opened_at, owner.state.phase is Phase.OPEN
-        steady = opened and backoff.is_steady(lasted, owner.link.settings.reconnect_delay)
+        steady = opened and waits.is_steady(lasted, owner.link.settings.reconnect_delay)
         failure = error.failure
         failure = replace(failure, side=failure.side or Side.UPSTREAM)  # that is where most questions go
         owner.send(lifecycle.Failed(str(error), failure, steady))

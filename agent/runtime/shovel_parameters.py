@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.model import Link, Shovel, ShovelLink
 from agent.definitions.sources.keeper import Keeper
 from agent.downstream.reading import DefinitionSource

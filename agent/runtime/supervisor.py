@@ -11,10 +11,17 @@ from typing import Final
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.changed_definition import differ_in_passwords, has_other_passwords, needs_restart
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
-from agent.core.links.reconcile import DownstreamSeen, EndLink, RunLink, reconcile
+from agent.core.links.reconcile import (
+    DownstreamSeen,
+    EndLink,
+    RunLink,
+    differ_in_passwords,
+    has_other_passwords,
+    needs_restart,
+    reconcile,
+)
 from agent.core.links.served_by import Other
 from agent.core.model import Link
 from agent.core.rules.resolve import resolving

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.links.upstream_account import QueueCounts
 from agent.errors import BrokerError, PermanentError
 from agent.management.answers import QueueCountsAnswer

@@ -25,7 +25,7 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.errors import Failure, FailureKind
 from agent.slices import in_slices
 from agent.status.board import Board, Broker

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple, TypedDict
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
 from agent.core.model import Link, LinkKind
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.status.json_schema import Count, LinkId, Time
 
 KEPT: Final = 2_000  # half a megabyte; an outage of a thousand links, and that it ended

@@ -23,10 +23,10 @@ from typing import Annotated, Any, Final, TypedDict, get_args, get_origin, get_t
 
 import aiohttp
 
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.links.lifecycle import Level, Status
 from agent.core.status.causes import causes_of, level_of, verdict
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.errors import AgentError
 from agent.look_up import Resolver
 from agent.network import server_name, tls_context

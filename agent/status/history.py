@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict, ca
 from agent.core.export_event import Reason
 from agent.core.links.lag import LinkRate
 from agent.core.links.lifecycle import Status
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.status.json_schema import Count, Seconds, Time
 
 TRANSITIONS: Final = 50

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypedDict
 from agent.core.links.lifecycle import Status
 from agent.core.rules.names import STANDBY
 from agent.core.standby.status import StandbyLinks
-from agent.core.text.quantities import counted, in_full, rfc3339
+from agent.core.text import counted, in_full, rfc3339
 from agent.status.board import Board
 from agent.status.entry import BoardEntry
 from agent.status.json_schema import Count, Time

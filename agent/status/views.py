@@ -11,7 +11,7 @@ from agent.core.links.lag import held_to
 from agent.core.links.lifecycle import Status
 from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.core.permissions import Permission
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Board, Broker
 from agent.status.entry import BoardEntry, Gauges

@@ -13,7 +13,7 @@ from agent.check import trial
 from agent.cli import check, deadline, file_commands
 from agent.core import fields
 from agent.core.addresses import uri
-from agent.core.links import backoff, prefetch
+from agent.core.links import read_limits, waits
 from agent.core.replicas import messages, sharing, slots
 from agent.core.rules import headers, patterns
 from agent.definitions.document import findings, interpolate, yaml
@@ -74,7 +74,7 @@ def row(what: str) -> str:
         ("`agent.peers`", [f"{settings.MOST_PEERS};", size(fleet.MOST_BYTES), seconds(fleet.PATIENCE)]),
         (
             "unacknowledged messages of a link",
-            [f"`auto` {prefetch.MOST:,}", size(prefetch.BYTES_ON_THE_WAY)],
+            [f"`auto` {read_limits.MOST_PREFETCH:,}", size(read_limits.BYTES_ON_THE_WAY)],
         ),
         (
             "headers that a [rule](rules.md#headers) sets, or removes",
@@ -84,7 +84,7 @@ def row(what: str) -> str:
         ("a message in quarantine", [size(quarantine.LARGEST_TOGETHER)]),
         (
             "messages kept for publishing again",
-            [f"{size(prefetch.BYTES_ON_THE_WAY)} of a link", f"{size(brokers.KEPT_TOGETHER)} of all"],
+            [f"{size(read_limits.BYTES_ON_THE_WAY)} of a link", f"{size(brokers.KEPT_TOGETHER)} of all"],
         ),
         ("links that share a connection", [f"{connection_pool.LINKS_PER_CONNECTION},"]),
         (
@@ -107,7 +107,7 @@ def row(what: str) -> str:
         ("settling what is in flight when a link stops", [seconds(flow.SETTLE_PATIENCE)]),
         (
             "a retry after a refusal",
-            [f"{backoff.slow_delay(0.0, 0.0):g} to {seconds(backoff.slow_delay(0.0, 1.0))}"],
+            [f"{waits.slow_delay(0.0, 0.0):g} to {seconds(waits.slow_delay(0.0, 1.0))}"],
         ),
         ("stopping the agent", [seconds(deadline.SECONDS), f"status {deadline.NOT_STOPPED}"]),
         ("events of a link that the agent remembers", [f"{history.TRANSITIONS}"]),

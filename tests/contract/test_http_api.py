@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.errors import PermanentError
 from agent.management.answers import ApiUser
 from agent.management.client import ManagementClient
@@ -38,7 +38,7 @@ LATE: Final = 20.0  # seconds until statistics are listed
 
 @pytest.fixture
 async def client(release: Release) -> AsyncIterator[ManagementClient]:
-    async with ManagementClient([parse(release.node.management_uri())]) as client:
+    async with ManagementClient([parse_http(release.node.management_uri())]) as client:
         yield client
 
 
@@ -174,7 +174,7 @@ async def test_permissions(release: Release, client: ManagementClient, name: Cal
     assert await client.permissions_of(user) == [{**of_user, "configure": "^$"}]
     assert await client.topic_permissions_of(user) == [{**of_user, "exchange": "amq.topic"}]
     assert await client.permissions_of(name("nobody")) == []
-    async with ManagementClient([parse(release.node.management_uri(user, "p"))]) as limited:
+    async with ManagementClient([parse_http(release.node.management_uri(user, "p"))]) as limited:
         with pytest.raises(PermanentError, match="needs the tag administrator"):
             await limited.permissions_of(user)
         assert [each["name"] for each in await limited.exchanges(vhost)]

@@ -6,11 +6,11 @@ from typing import Final
 
 from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.declares import Presence, probe
-from agent.amqp.missing_exchanges import MissingExchanges
 from agent.amqp.wire import methods
 from agent.core import fields
 from agent.core.fields import Field
 from agent.core.rules.names import can_be_asked_for, can_be_declared
+from agent.links.exchange.deletion_monitor import MissingExchanges
 from tests.contract.asking import OK, Asking, Release
 from tests.contract.test_declares import NEW
 

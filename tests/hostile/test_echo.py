@@ -15,7 +15,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Call
 from agent.core import fields
 from agent.core.addresses import uri
-from agent.core.text.redaction import REDACTED
+from agent.core.addresses.secret import REDACTED
 from tests.acceptance.command import federation_agent
 from tests.hostile.peer import HostileBroker, Peer
 from tests.hostile.scene import Scene

@@ -12,7 +12,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.errors import BrokerError
 from tests.simulation.reports import Reports
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.amqp.broker_events import BrokerEvent, EventReader, subscribe
 from agent.amqp.connect import Connection
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
 

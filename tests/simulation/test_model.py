@@ -10,8 +10,7 @@ from typing import Final
 import pytest
 
 from agent.amqp.connect import connect
-from agent.core.addresses import http_url
-from agent.core.addresses.uri import parse
+from agent.core.addresses.uri import parse, parse_http
 from tests.lab.node import Node
 from tests.simulation.broker.broker import Broker
 from tests.simulation.commands import Command, Player, generate
@@ -31,7 +30,7 @@ def _of_model(commands: list[Command], version: str) -> list[str]:
         network = loop.network = Network(loop, chance)
         Broker(network, chance, "model", version=version, has_events=True).listen("127.0.0.4")
         uri = parse("amqp://guest:guest@127.0.0.4")
-        url = http_url.parse("http://guest:guest@127.0.0.4:15672")
+        url = parse_http("http://guest:guest@127.0.0.4:15672")
         player = Player(lambda: connect(uri, where="model", name="commands"), url, "x.", lambda: asyncio.sleep(1))
         return await player.play(commands)
 
@@ -40,7 +39,7 @@ def _of_model(commands: list[Command], version: str) -> list[str]:
 
 async def _of_real(broker: Node, commands: list[Command], prefix: str, rest: float) -> list[str]:
     uri = parse(broker.uri())
-    url = http_url.parse(broker.management_uri())
+    url = parse_http(broker.management_uri())
     player = Player(lambda: connect(uri, where="broker", name="commands"), url, prefix, lambda: asyncio.sleep(rest))
     return await player.play(commands)
 

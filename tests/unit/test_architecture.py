@@ -19,7 +19,6 @@ MODULES: Final = {
 UNORDERED: Final = {
     "agent.core",  # its packages use each other's decisions; all of it is pure
     "agent.core.links",
-    "agent.core.text",
     "agent.pipeline",  # apart, and in the order of one contract
 }
 WORDS: Final = {

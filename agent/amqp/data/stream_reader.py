@@ -14,7 +14,7 @@ from agent.amqp.data.header_table import Names
 from agent.amqp.wire import frames
 from agent.amqp.wire.properties import CONTENT_ENCODING, CONTENT_TYPE, HEADERS
 from agent.amqp.wire.tables import CodecError, short_string
-from agent.core.links.stream_offsets import StreamOffsets
+from agent.core.links.confirms import StreamOffsets
 from agent.core.model import STREAM_OFFSET
 
 _NAME: Final = Names(STREAM_OFFSET)

@@ -10,10 +10,9 @@ from agent.amqp.wire import frames
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
-from agent.core.addresses.secret import Secret
+from agent.core.addresses.secret import Secret, redacted
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
-from agent.core.text.redaction import redacted
 from agent.errors import PermanentError, TransientError
 
 PATIENCE: Final = 30.0

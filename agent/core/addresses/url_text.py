@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote_to_bytes
 
 from agent.core.addresses.secret import Secret
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.errors import UriError
 
 ENCODE = "percent-encode special characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"

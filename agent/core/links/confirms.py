@@ -1,15 +1,18 @@
-"""Publish numbers downstream ↔ delivery tags upstream: what may be acknowledged, and when.
+"""Publish numbers downstream ↔ delivery tags upstream: what may be acknowledged, and when; of a stream, delivery tags ↔
+offsets: how far it has been copied.
 
 Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up to the lowest unsettled tag can be
 acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag returned here never is.
 Deliveries that wait to be returned must not be acknowledged along with others: while any waits, or is published again,
-those after it are acknowledged one by one.
+those after it are acknowledged one by one. Offsets grow, and leave out what holds no message, so runs of both are kept,
+not each message.
 
 Why: docs/decisions/0015-tags-in-order.md
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -214,3 +217,42 @@ class Confirms:
             joined[first] = end = after
         self._spans, self._settled = joined, acknowledgeable
         self._many = self._few + len(joined) + len(acknowledgeable)
+
+
+LARGEST_OFFSET: Final = 2**63 - 1
+
+
+class StreamOffsets:
+    """The offsets of one channel's deliveries."""
+
+    __slots__ = ("_last_noted", "_reached", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[int, int, int]] = deque()  # first tag, last tag, offset of the first
+        self._last_noted = -1
+        self._reached: int | None = None
+
+    def note(self, tag: int, offset: int) -> None:
+        """Note the offset of a delivery. One that isn't larger than those before makes no sense, and is ignored."""
+        if not self._last_noted < offset <= LARGEST_OFFSET:
+            return
+        self._last_noted = offset
+        if self._reached is None:  # the first one: a later session has to begin with it, whatever becomes of this one
+            self._reached = offset - 1
+        if self._runs:
+            first, last, of_first = self._runs[-1]
+            if tag == last + 1 and offset - of_first == tag - first:
+                self._runs[-1] = first, tag, of_first
+                return
+        self._runs.append((tag, tag, offset))
+
+    def up_to(self, tag: int) -> int | None:
+        """The largest offset of the deliveries up to this tag, or the one before the first; None before any has come.
+        The tag never falls."""
+        while self._runs and (run := self._runs[0])[0] <= tag:
+            first, last, of_first = run
+            self._reached = of_first + min(tag, last) - first
+            if tag < last:
+                break
+            self._runs.popleft()
+        return self._reached

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.text.quantities import counted, in_full, in_words
+from agent.core.text import counted, in_full, in_words
 
 MOVING: Final = 5.0
 QUIET: Final = 600.0  # if nothing is delivered nothing waits: a consumer with room would have received it

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from typing import Final
 
-from agent.core.text.printable import printable
+from agent.core.text import printable
 from agent.errors import Failure, FailureKind, Side
 
 

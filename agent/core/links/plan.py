@@ -45,9 +45,8 @@ from agent.core.model import (
     native_link,
 )
 from agent.core.rules import declarations, names
-from agent.core.rules.bindings import Route
-from agent.core.rules.hops import Site
-from agent.core.text.quantities import counted
+from agent.core.rules.hops import Route, Site
+from agent.core.text import counted
 from agent.errors import UNKNOWN, Failure
 
 

@@ -16,8 +16,7 @@ from functools import cached_property
 from agent.core.fields import Table
 from agent.core.model import Binding, ExchangeLink
 from agent.core.rules import declarations, names
-from agent.core.rules.bindings import MATCH_ALL_BINDINGS, Difference, GroupedBinding, Route, difference
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import MATCH_ALL_BINDINGS, Difference, GroupedBinding, Route, Site, difference
 
 
 class Verb(StrEnum):

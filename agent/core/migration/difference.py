@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from agent.core.migration.objects import Body, ClusterObjects, ObjectKey, ObjectKind, Objects, in_order, vhost_key
-from agent.core.migration.policies import policies_in_force, policy_key
+from agent.core.migration.objects import (
+    Body,
+    ClusterObjects,
+    ObjectKey,
+    ObjectKind,
+    Objects,
+    in_order,
+    policies_in_force,
+    policy_key,
+    vhost_key,
+)
 from agent.core.migration.releases import MIRRORING, Objection, ObjectionKind, adapted, as_quorum
 from agent.core.migration.selection import ChosenObjects
 from agent.core.migration.traps import PolicyNames, of_policies, traps

@@ -15,13 +15,13 @@ from agent.core.migration.objects import (
     is_brokers_own,
     is_everywhere,
     is_of_federation,
+    policy_key,
     queue_key,
     vhost_key,
 )
-from agent.core.migration.policies import policy_key
 from agent.core.migration.releases import Objection, ObjectionKind
 from agent.core.migration.selection import ChosenObjects
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 
 PolicyNames = Mapping[ObjectKey, str | None]
 """The policy in force, None where that isn't known, by queue and exchange."""

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from agent.core.migration.fences import IN_FORCE_AFTER, ClientFence, Permissions
 from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
 from agent.core.rules.names import AGENT_PREFIX, LEASE_PREFIX
-from agent.core.text.quantities import counted, listed
+from agent.core.text import counted, listed
 
 Doubts: TypeAlias = tuple[str, ...]
 MOST_NAMED: Final = 3

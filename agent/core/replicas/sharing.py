@@ -10,9 +10,8 @@ from hashlib import sha256
 from typing import Final
 
 from agent.core.model import Link, LinkKind
-from agent.core.replicas.fair_shares import has_room, load_of, surplus_of_empty, surpluses
 from agent.core.replicas.messages import Report
-from agent.core.replicas.slots import SLOTS, Held, slot_of
+from agent.core.replicas.slots import SLOTS, Held, has_room, load_of, slot_of, surplus_of_empty, surpluses
 from agent.errors import Failure
 
 LEASE: Final = 1.7

@@ -1,18 +1,22 @@
-"""The hops of messages and bindings: `x-received-from` and `x-bound-from`.
+"""How far messages and bindings travel: the hops in `x-received-from` and `x-bound-from`, and the bindings upstream.
 
-A binding must be propagated exactly as far as a message could travel in the other direction.
+A binding must be propagated exactly as far as a message could travel in the other direction. Many downstream bindings
+become one upstream binding per distinct key and arguments.
 
 Why: docs/decisions/0004-headers-as-bytes.md
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from agent.core import fields
-from agent.core.fields import Field, Table
+from agent.core.fields import EMPTY, Field, Table
+from agent.core.model import Binding
+from agent.core.rules import names
 
 RECEIVED_FROM = "x-received-from"
 BOUND_FROM = "x-bound-from"
@@ -108,3 +112,73 @@ def bound_entry(downstream: Site, exchange: str, hops: int) -> Field:
 def _of_site(site: Site) -> Table:
     cluster = () if site.cluster is None else (("cluster-name", fields.text(site.cluster)),)
     return (*cluster, ("vhost", fields.text(site.vhost)))
+
+
+MATCH_ALL_BINDINGS: dict[str, tuple[str, Table]] = {
+    "topic": ("#", EMPTY),
+    "fanout": ("", EMPTY),
+    "headers": ("", EMPTY),
+}
+"""By type of exchange, the binding that matches all its messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedBinding:
+    """One binding as it should exist upstream; arguments are sorted, so equal groups compare equal."""
+
+    routing_key: str
+    arguments: Table = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The hops and names that a link's bindings carry."""
+
+    upstream: Site
+    downstream: Site
+    exchange: str
+    max_hops: int
+
+    def group(self, binding: Binding, letter: str) -> GroupedBinding | None:
+        """The upstream binding for this one, or None if it has no hop left."""
+        carried = self._carried(binding.arguments, letter)
+        return None if carried is None else GroupedBinding(binding.routing_key, carried)
+
+    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[GroupedBinding]:
+        """The bindings that should exist upstream; downstream bindings with equal results share one."""
+        # There may be very many, and most have no arguments.
+        keys_by_arguments: dict[Table, list[str]] = {}
+        for binding in bindings:
+            keys_by_arguments.setdefault(binding.arguments, []).append(binding.routing_key)
+        return frozenset(
+            GroupedBinding(key, carried)
+            for arguments, keys in keys_by_arguments.items()
+            if (carried := self._carried(arguments, letter)) is not None
+            for key in keys
+        )
+
+    def _carried(self, arguments: Table, letter: str) -> Table | None:
+        left = binding_hops(arguments, self.max_hops, self.upstream)
+        if left == 0:
+            return None
+        shown = names.bound_exchange(self.downstream.vhost, self.exchange, letter)
+        entry = bound_entry(self.downstream, shown, left)
+        return fields.ordered(with_entry(arguments, BOUND_FROM, entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    bind: tuple[GroupedBinding, ...]
+    unbind: tuple[GroupedBinding, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.bind or self.unbind)
+
+
+def difference(*, bound: frozenset[GroupedBinding], wanted: frozenset[GroupedBinding]) -> Difference:
+    """The changes to make; binds come first, so that a changed binding leaves no gap."""
+    return Difference(bind=_ordered(wanted - bound), unbind=_ordered(bound - wanted))
+
+
+def _ordered(groups: frozenset[GroupedBinding]) -> tuple[GroupedBinding, ...]:
+    return tuple(sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))))

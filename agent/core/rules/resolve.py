@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 
 from agent.core import model
 from agent.core.rules import names, policies
-from agent.core.rules.bindings import MATCH_ALL_BINDINGS
+from agent.core.rules.hops import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern, VhostTimeBudget
 from agent.core.rules.policies import ChosenDefinition, OwnPolicies, PolicyVerdict
-from agent.core.text.quantities import listed
-from agent.core.text.suggest import did_you_mean, in_another_vhost
+from agent.core.text import did_you_mean, in_another_vhost, listed
 from agent.errors import Place, Problem, Severity
 
 ALL = "all"

@@ -19,15 +19,16 @@ from agent.core.migration.objects import (
     in_order,
     is_brokers_own,
     is_of_federation,
+    policies_in_force,
+    policy_key,
     queue_key,
     type_of,
 )
-from agent.core.migration.policies import policies_in_force, policy_key
 from agent.core.model import Choice
 from agent.core.rules.declarations import TYPE
 from agent.core.rules.policies import COMPETING_TYPES
 from agent.core.standby.settings import StandbySettings
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 
 STREAM: Final = "stream"
 DELAYED_RETRY: Final = "delayed-retry"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.uri import HttpUrl
 from agent.core.links.lag import LagCritical
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.selection import VhostSelection
@@ -23,7 +23,7 @@ from agent.core.model import (
 )
 from agent.core.rules.names import STANDBY
 from agent.core.rules.policies import OF_STANDBY
-from agent.core.text.quantities import age, listed
+from agent.core.text import age, listed
 from agent.errors import Place
 
 DEFAULT_VHOST: Final = "/"

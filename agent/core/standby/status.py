@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agent.core.text.quantities import counted, in_words, listed
+from agent.core.text import counted, in_words, listed
 
 if TYPE_CHECKING:
     from agent.core.migration.objects import ObjectKey

@@ -11,7 +11,7 @@ from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need, Permission, escaped, grant_command
-from agent.core.text.quantities import counted, listed
+from agent.core.text import counted, listed
 from agent.errors import Failure, FailureKind
 
 DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}

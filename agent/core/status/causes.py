@@ -17,7 +17,7 @@ from agent.core.model import LinkKind
 from agent.core.permissions import Need
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import DELETED, advice, grouped
-from agent.core.text.quantities import counted, in_words, waiting_text
+from agent.core.text import counted, in_words, waiting_text
 from agent.errors import Failure, FailureKind, Side
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})

@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
-from agent.core.addresses import http_url, uri
-from agent.core.addresses.http_url import HttpUrl
-from agent.core.addresses.uri import AmqpUri, Mechanism
+from agent.core.addresses import uri
+from agent.core.addresses.uri import AmqpUri, HttpUrl, Mechanism, parse_http
 from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
 from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkSettings, QueueType, SetMember, Upstream
 from agent.core.settings import DownstreamSettings
@@ -216,7 +215,7 @@ class UpstreamModel(LinkSettingsModel):
             if raw.get("protocol") != "amqps" and not spot.is_unresolved("protocol"):
                 spot.warn("ssl-options do nothing without protocol: amqps", "ssl-options", key=True)
         _check_host(raw.get("host"), spot)
-        for url in readable(raw.get("management"), http_url.parse):
+        for url in readable(raw.get("management"), parse_http):
             for warning in url.warnings:
                 spot.warn(f"management: {warning}", "management")
 
@@ -299,7 +298,7 @@ class DownstreamModel(StrictModel):
             if endpoint.vhost("/") not in {"/", ""}:
                 spot.warn(f"uri: the path is ignored; {cls.no_path}", "uri")
         warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
-        urls = readable(raw.get("management"), http_url.parse)
+        urls = readable(raw.get("management"), parse_http)
         for url in urls:
             for warning in url.warnings:
                 spot.warn(f"management: {warning}", "management")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Exchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import AlsoWritten, Arguments, Name, Regex, ShortText, key, kind_of, refuse

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from agent.core import settings
-from agent.core.addresses import http_url
-from agent.core.links.removal import CleanupAfter
+from agent.core.addresses import uri
+from agent.core.links.waits import CleanupAfter
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.validation import StrictModel
@@ -222,7 +222,7 @@ class AgentModel(StrictModel):
             HttpModel.rules(raw["http"], spot.at("http"))
         if isinstance(raw.get("peers"), list) and len(raw["peers"]) > MOST_PEERS:
             spot.error(f"peers: more than {MOST_PEERS} of them", "peers")
-        for peer in readable(raw.get("peers"), http_url.parse_peer):
+        for peer in readable(raw.get("peers"), uri.parse_peer):
             for warning in peer.warnings:
                 spot.warn(f"peers: {warning}", "peers")
 

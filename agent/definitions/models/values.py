@@ -22,16 +22,15 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agent.core import fields
-from agent.core.addresses import http_url, uri
-from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses import uri
 from agent.core.addresses.secret import Secret
-from agent.core.addresses.uri import AmqpUri
+from agent.core.addresses.uri import AmqpUri, HttpUrl, parse_http, parse_peer
 from agent.core.fields import Table
 from agent.core.links.lag import LagCritical
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.rules import headers
 from agent.core.rules.patterns import Pattern
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document.findings import quoted
 from agent.definitions.document.yaml import LongNumber
 from agent.errors import UriError
@@ -298,7 +297,7 @@ def _one_or_many_schema(pattern: str = "") -> WithJsonSchema:
 
 
 OneAmqpUri: TypeAlias = Annotated[AmqpUri, BeforeValidator(_parser(uri.parse))]
-OneHttpUrl: TypeAlias = Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse))]
+OneHttpUrl: TypeAlias = Annotated[HttpUrl, BeforeValidator(_parser(parse_http))]
 AmqpUris: TypeAlias = Annotated[
     tuple[OneAmqpUri, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Aa][Mm][Qq][Pp][Ss]?://")
 ]
@@ -306,7 +305,7 @@ HttpUrls: TypeAlias = Annotated[
     tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
 ]
 PeerUrls: TypeAlias = Annotated[
-    tuple[Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse_peer))], ...],
+    tuple[Annotated[HttpUrl, BeforeValidator(_parser(parse_peer))], ...],
     BeforeValidator(_one_or_many),
     _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://"),
 ]

@@ -10,13 +10,12 @@ from time import process_time
 from typing import TYPE_CHECKING, Any
 
 from agent.core.model import AckMode, Choice, Definitions, LinkSettings, SetMember, Upstream, VhostDefinitions
-from agent.core.rules.bindings import MATCH_ALL_BINDINGS
+from agent.core.rules.hops import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.policies import without_effect
 from agent.core.rules.resolve import ALL, MOST_NAMED
 from agent.core.settings import DownstreamSettings
-from agent.core.text.quantities import listed
-from agent.core.text.suggest import did_you_mean, in_another_vhost
+from agent.core.text import did_you_mean, in_another_vhost, listed
 from agent.definitions.document.findings import Spot, one_line, quoted
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost, mapping

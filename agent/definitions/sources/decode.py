@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from agent.core import model
 from agent.core.rules.resolve import ALL
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel

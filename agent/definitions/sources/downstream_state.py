@@ -10,7 +10,7 @@ from agent.core import fields
 from agent.core.fields import UNREAD, Field, Table, UnusableError
 from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
 from agent.core.rules.hops import BOUND_FROM
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 

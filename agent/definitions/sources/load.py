@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
     DocumentFindings,

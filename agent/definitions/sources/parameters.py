@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
 from agent.core.rules.resolve import finish
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors
 from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
 from agent.definitions.models.validation import check

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml as pyyaml
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.definitions.document import yaml
 from agent.definitions.sources.load import Configuration
 from agent.errors import UriError, UsageError
@@ -63,7 +63,7 @@ def _check_logins(side: str, addresses: dict[str, Any]) -> None:
     management = addresses.get("management")
     for each in management if isinstance(management, list) else [management]:
         try:
-            has_login = "${" in str(each) or http_url.parse(str(each)).has_login
+            has_login = "${" in str(each) or uri.parse_http(str(each)).has_login
         except UriError:
             has_login = True  # reported where the file is read
         if not has_login:

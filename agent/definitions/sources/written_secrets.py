@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import yaml as pyyaml
 
-from agent.core.addresses import http_url, uri
+from agent.core.addresses import uri
 from agent.core.addresses.secret import HIDDEN
-from agent.core.addresses.uri import GUEST
+from agent.core.addresses.uri import GUEST, parse_http
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import Path, Spot
 from agent.definitions.document.yaml import Tree
@@ -109,7 +109,7 @@ def _written(text: str, path: Path, *, user: str) -> str:
 
 def _holds_secret(text: str) -> bool:
     """True if a URI holds a secret. One that can't be read is an error of its own."""
-    parse = http_url.parse if text[:4].lower() == "http" else uri.parse
+    parse = parse_http if text[:4].lower() == "http" else uri.parse
     try:
         found = parse(text)
     except UriError:

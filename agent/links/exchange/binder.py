@@ -18,7 +18,7 @@ from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method
-from agent.core.rules.bindings import GroupedBinding
+from agent.core.rules.hops import GroupedBinding
 from agent.core.status.advice import ALLOW_KEY, topic_advice
 from agent.errors import Failure
 

@@ -26,7 +26,7 @@ from agent.core.links.upstream_steps import (
 )
 from agent.core.model import Binding
 from agent.core.rules import names
-from agent.core.rules.bindings import GroupedBinding, difference
+from agent.core.rules.hops import GroupedBinding, difference
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.consumer import ServedElsewhereError
 from agent.links.exchange import upstream_objects

@@ -12,12 +12,11 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
-from agent.core.links.changed_definition import leads_elsewhere
+from agent.core.links.reconcile import leads_elsewhere
 from agent.core.links.upstream_steps import Known, Wanted, upstream_queue_name
 from agent.core.model import Binding, ExchangeLink, QueueType
 from agent.core.rules import names
-from agent.core.rules.bindings import Route
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import Route, Site
 from agent.errors import Side
 from agent.links.brokers import Brokers, Connections
 from agent.links.ends import written_uri

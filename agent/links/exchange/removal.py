@@ -18,10 +18,10 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.rpc import count_consumers, count_messages
 from agent.amqp.wire.ends import ConnectionClosedError
-from agent.core.links import backoff
+from agent.core.links import waits
 from agent.core.links.lifecycle import LinkState, Status
-from agent.core.links.removal import announce
 from agent.core.links.upstream_steps import upstream_queue_name
+from agent.core.links.waits import announce
 from agent.core.model import ExchangeLink, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
@@ -168,7 +168,7 @@ class Removal:
             if not still():
                 return None
             attempt += 1
-            delay = backoff.delay(attempt, self._link.settings.reconnect_delay, random.random())
+            delay = waits.delay(attempt, self._link.settings.reconnect_delay, random.random())
             if isinstance(error, PermanentError) or loop.time() + delay > deadline:
                 return error
             await asyncio.sleep(delay)

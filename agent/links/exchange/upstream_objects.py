@@ -22,9 +22,8 @@ from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Exchange, LinkSettings
 from agent.core.rules import names
-from agent.core.rules.bindings import GroupedBinding
 from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import GroupedBinding, Site
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.exchange.binder import LeftOut
 from agent.links.kind import InDoubtError, KeptError

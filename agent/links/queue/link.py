@@ -19,7 +19,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.core import fields
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from agent.core.model import Queue, QueueLink
 from agent.core.rules import names
 from agent.core.rules.declarations import like_queue, undeclarable
@@ -185,7 +185,7 @@ class QueueSession(Session[RunnableQueueLink]):
     def _options(self) -> FlowOptions:
         link, settings = self._runnable.link, self._runnable.link.settings
         # Another prefetch needs another consumer, and a queue with auto-delete may not outlive the change.
-        fixed_prefetch = prefetch.NEAR if link.queue.auto_delete else None
+        fixed_prefetch = read_limits.NEAR_PREFETCH if link.queue.auto_delete else None
         return FlowOptions(
             link.remote_name,
             settings.consumer_tag or names.consumer_tag(link.upstream),

@@ -20,8 +20,8 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.refusal_texts import RESOURCE_ERROR
 from agent.amqp10.terminus import Terminus, address_refused, ask_for_address, may_be_declared, shortened
-from agent.core.links import prefetch
-from agent.core.links.changed_definition import asks_the_same
+from agent.core.links import read_limits
+from agent.core.links.reconcile import asks_the_same
 from agent.core.model import (
     AddressDestination,
     AddressSource,
@@ -34,7 +34,7 @@ from agent.core.model import (
     ShovelSource,
 )
 from agent.core.rules import names
-from agent.core.text.quantities import listed
+from agent.core.text import listed
 from agent.errors import BrokerError, Side, TransientError, happening_on
 from agent.links.brokers import Connections
 from agent.links.ends import End, Ends, shovel_ends, written_uri
@@ -297,7 +297,7 @@ class ShovelSession(Session[RunnableShovel]):
             arguments=self._arguments,
             ack_mode=ack_mode(settings, reads_stream=self._place is not None),
             # Another prefetch needs another consumer, and what is on its way to the first would come twice.
-            prefetch=settings.prefetch_count or (None if self._place is None else prefetch.NEAR),
+            prefetch=settings.prefetch_count or (None if self._place is None else read_limits.NEAR_PREFETCH),
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
             is_quorum=isinstance(self._link.shovel.source, QueueSource) and self._place is None,
             limit=self._memory.until.remaining,

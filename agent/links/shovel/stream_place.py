@@ -27,7 +27,7 @@ from agent.amqp.wire.channel import ChannelClosedError, Message
 from agent.amqp.wire.properties import Properties, encode
 from agent.core import fields
 from agent.core.fields import Field, Table
-from agent.core.links.stream_offsets import LARGEST, StreamOffsets
+from agent.core.links.confirms import LARGEST_OFFSET, StreamOffsets
 from agent.core.model import STREAM_OFFSET, QueueSource
 from agent.core.rules import names
 from agent.core.rules.declarations import offset_queue
@@ -172,7 +172,7 @@ class StreamPlace:
         except (ValueError, RecursionError):
             found = None
         match found:
-            case {"stream": str(stream), "offset": int(offset)} if BEFORE_ALL <= offset < LARGEST:
+            case {"stream": str(stream), "offset": int(offset)} if BEFORE_ALL <= offset < LARGEST_OFFSET:
                 return offset if stream == self._stream else None
         raise PermanentError(
             f"{where}: queue {self.queue!r} holds a message that isn't the agent's: delete the queue, and the shovel "

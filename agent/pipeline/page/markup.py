@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from agent.core.text.printable import printable
+from agent.core.text import printable
 
 _BLANKS: Final = "\t\n"
 """Other characters that are forbidden in documents, invisible, or change the direction of text are escaped."""

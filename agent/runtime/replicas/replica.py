@@ -17,8 +17,8 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import NoAccessError
 from agent.amqp.wire.ends import EndOfStreamError, Permit
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.backoff import delay
 from agent.core.links.lifecycle import Pause
+from agent.core.links.waits import delay
 from agent.core.model import Link
 from agent.core.replicas import messages
 from agent.core.replicas.messages import Asked, Leaving, Removed, Report

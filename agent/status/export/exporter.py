@@ -22,7 +22,7 @@ from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, Stan
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import Link, QueueSource, ShovelLink
 from agent.core.settings import StatusExportSettings
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.errors import CannotStartError
 from agent.slices import in_slices
 from agent.status.board import Board

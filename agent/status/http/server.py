@@ -10,8 +10,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import HttpUrl
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from agent.amqp.connect import Connection, connect
 from agent.amqp.connection_pool import ChannelPool
-from agent.amqp.missing_exchanges import MissingExchanges
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import parse
 from agent.core.rules.names import can_be_asked_for
+from agent.links.exchange.deletion_monitor import MissingExchanges
 from tests.lab.node import Node
 
 MANY = 1_000

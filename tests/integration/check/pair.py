@@ -10,7 +10,7 @@ import yaml
 
 from agent.check.configuration import check
 from agent.check.findings import Finding, FindingLevel
-from agent.core.addresses import http_url
+from agent.core.addresses.uri import parse_http
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from tests.lab.node import Node
@@ -49,7 +49,7 @@ class Pair:
     ) -> list[Finding]:
         path = self.write(self.upstream() if of_vhost is None else of_vhost, **sections)
         configuration = load_configuration(str(path), environment={})
-        apis = {ORIGIN: [http_url.parse(self.there.management_uri())]} if with_api else {}
+        apis = {ORIGIN: [parse_http(self.there.management_uri())]} if with_api else {}
         found = await check(configuration, apis=apis, **({} if clock is None else {"clock": clock}))
         return list(found.findings)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pamqp import commands, frame
 
 from agent.check.http_api import BrokerApi
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from tests.lab.stranger import served
 
 
@@ -38,7 +38,7 @@ class Answers:
 @asynccontextmanager
 async def api(answers: Answers, **options: Any) -> AsyncIterator[BrokerApi]:
     async with served(answers.serve) as port:
-        url = http_url.parse(f"http://u:p@127.0.0.1:{port}")
+        url = uri.parse_http(f"http://u:p@127.0.0.1:{port}")
         async with BrokerApi([url], where="broker", setting="--api", **options) as opened:
             yield opened
 

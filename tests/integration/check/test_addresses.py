@@ -6,7 +6,7 @@ import pytest
 
 from agent.check.configuration import check
 from agent.check.findings import Finding, FindingLevel, Topic
-from agent.core.addresses import http_url
+from agent.core.addresses.uri import parse_http
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from tests.conftest import Borrowed
@@ -33,7 +33,7 @@ async def checked(pair: Pair, *, source: str = "/amq/queue/in", destination: str
         to = {"dest-protocol": "amqp10", "dest-uri": there, "dest-address": destination}
     shovel = {"src-protocol": "amqp10", "src-uri": there, "src-address": source} | to
     configuration = load_configuration(str(pair.write({"shovels": {"s": shovel}})), environment={})
-    apis = {f"127.0.0.1:{pair.there.amqp_port}": [http_url.parse(pair.there.management_uri())]}
+    apis = {f"127.0.0.1:{pair.there.amqp_port}": [parse_http(pair.there.management_uri())]}
     return problems(list((await check(configuration, apis=apis)).findings))
 
 

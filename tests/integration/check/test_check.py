@@ -13,7 +13,7 @@ import pytest
 
 from agent.check.configuration import check
 from agent.check.findings import Finding, FindingLevel, Topic
-from agent.core.addresses import http_url
+from agent.core.addresses.uri import parse_http
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from tests.acceptance.command import federation_agent
@@ -421,7 +421,7 @@ def limited(
 async def _checked(pair: Pair, *queues: str) -> dict[str, Finding]:
     path = pair.write(_shovels_from(pair.there, pair.here, pair.vhost, *queues))
     configuration = load_configuration(str(path), environment={})
-    apis = {f"127.0.0.1:{pair.there.amqp_port}": [http_url.parse(pair.there.management_uri())]}
+    apis = {f"127.0.0.1:{pair.there.amqp_port}": [parse_http(pair.there.management_uri())]}
     return returned_too_often(list((await check(configuration, apis=apis)).findings))
 
 
@@ -478,7 +478,7 @@ async def test_a_low_limit_is_raised_where_it_comes_from(limited: Pair) -> None:
 
 async def test_an_api_given_on_purpose_that_fails_is_a_warning(pair: Pair) -> None:
     configuration = load_configuration(str(pair.write(pair.upstream())), environment={})
-    apis = {ORIGIN: [http_url.parse("http://u:secret@127.0.0.1:1")], "typo": [http_url.parse("http://127.0.0.1:1")]}
+    apis = {ORIGIN: [parse_http("http://u:secret@127.0.0.1:1")], "typo": [parse_http("http://127.0.0.1:1")]}
     found = problems(list((await check(configuration, apis=apis)).findings))
     messages = "\n".join(each.message for each in found)
     assert "asked for with --api, but it fails: " in messages

@@ -10,7 +10,7 @@ import yaml
 from agent.check.configuration import check
 from agent.check.findings import Finding, FindingLevel, Topic
 from agent.check.trial import try_links
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.definitions.sources.load import load_configuration
 from tests.acceptance.command import federation_agent
 from tests.integration.check.pair import ORIGIN, Pair, memory_alarm
@@ -40,7 +40,7 @@ def running(lab: Lab) -> Iterator[Running]:
 
 async def deliver(pair: Pair, user: str = "guest", password: str = "guest") -> list[Finding]:
     configuration = load_configuration(str(pair.directory / "agent.yaml"), environment={})
-    apis = {ORIGIN: [http_url.parse(pair.there.management_uri(user, password))]}
+    apis = {ORIGIN: [uri.parse_http(pair.there.management_uri(user, password))]}
     found = await check(configuration, apis=apis, trial=try_links)
     return [each for each in found.findings if each.topic is Topic.DELIVERY]
 

@@ -1,12 +1,11 @@
 """The agent's command, where exchanges are looked at ten times as often, and bindings asserted the more."""
 
 from agent.cli.main import main
-from agent.core.links import rounds
 from agent.links.exchange import deletion_monitor, upkeep
 
 if __name__ == "__main__":
     deletion_monitor.LOOK_EVERY /= 10  # type: ignore[misc]
     upkeep.ASSERT_ALL /= 10  # type: ignore[misc]
-    rounds.WITHIN /= 100  # type: ignore[misc]
-    rounds.PER_SECOND *= 100  # type: ignore[misc]
+    deletion_monitor.ASSERTED_WITHIN /= 100  # type: ignore[misc]
+    deletion_monitor.ASSERTED_PER_SECOND *= 100  # type: ignore[misc]
     main()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
@@ -55,14 +55,14 @@ def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
         .start()
     )
     agent.wait_for("running", link(here))
-    assert size(agent) == prefetch.START
+    assert size(agent) == read_limits.START_PREFETCH
     tell(agent, "pause")
     agent.wait_for("paused", link(here))
     there.wait_unconsumed()
     assert there.publish(numbered(MANY)) == MANY
     way.throttle(SLOW)
     tell(agent, "resume")
-    eventually(lambda: size(agent) == prefetch.NEAR, what="more may be on the way")
+    eventually(lambda: size(agent) == read_limits.NEAR_PREFETCH, what="more may be on the way")
     way.throttle(None)
     came = here.take(MANY, deadline=180)
     assert (set(numbered(MANY)) - set(came), len(came)) == (set(), MANY)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, federated
@@ -106,15 +106,17 @@ def test_the_head_of_a_backlog_outlives_a_link_that_breaks_over_and_over(
     agent, again, proxy = failing(agent_of, here, there, proxy_to, waiting=WAITING)
     for _ in range(OFTEN):  # what a stop gives back isn't counted, where the broker allows it
         again(lambda: tell(agent, "restart"))
-    assert size(agent) == prefetch.CAREFUL
+    assert size(agent) == read_limits.CAREFUL
     for _ in range(OFTEN):  # what a lost connection gives back is; so next to nothing is at stake
         again(proxy.cut)
     here.node.admin.delete("policies", here.vhost, "full")
     check_all_there(agent, here, there, WAITING)
 
     def trusts() -> bool:
-        there.publish(["more"] * 10 * prefetch.CAREFUL)  # the prefetch of a quorum queue is changed while it is used up
-        assert size(agent) >= prefetch.START, only(agent)  # more while it keeps places for what was refused
+        there.publish(
+            ["more"] * 10 * read_limits.CAREFUL
+        )  # the prefetch of a quorum queue is changed while it is used up
+        assert size(agent) >= read_limits.START_PREFETCH, only(agent)  # more while it keeps places for what was refused
         return True
 
     eventually(trusts, 30, ignoring=AssertionError)

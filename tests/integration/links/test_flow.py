@@ -8,7 +8,7 @@ from collections.abc import Callable
 from agent.amqp.data.capture import Room
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from agent.core.rules.hops import Site
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.flow import Flow
@@ -47,8 +47,8 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
 
 
 async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:
-    careful = PathMemory(fruitless=prefetch.FRUITLESS)
+    careful = PathMemory(fruitless=read_limits.FRUITLESS)
     async with await opened(broker) as both:
-        for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
+        for given, taken in ((None, read_limits.CAREFUL), (1_000, read_limits.CAREFUL), (2, 2)):
             options = FlowOptions("q", "link", Destination("x"), prefetch=given, is_quorum=True)
             assert Flow(options, up=both, down=both, counts=Counts(), path=careful, room=Room(0)).prefetch == taken

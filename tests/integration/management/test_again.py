@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.client import ManagementClient
 from agent.management.transport import ATTEMPTS
@@ -34,7 +34,7 @@ def silent() -> Iterator[bytes]:
 
 
 async def ask(api: HostileApi, *more: HostileApi, seconds: float = 10) -> str:
-    async with ManagementClient([parse(each.uri) for each in (api, *more)], timeout=seconds) as client:
+    async with ManagementClient([parse_http(each.uri) for each in (api, *more)], timeout=seconds) as client:
         return (await client.overview())["cluster_name"]
 
 

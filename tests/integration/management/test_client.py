@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.core.addresses.http_url import parse
 from agent.core.addresses.uri import parse as parse_amqp
+from agent.core.addresses.uri import parse_http
 from agent.management.client import ManagementClient
 from tests.lab.node import Node
 from tests.lab.waiting import eventually_async
@@ -20,7 +20,7 @@ async def test_links_of_the_native_plugin(native_broker: Node, name: Naming) -> 
         native_broker.admin.parameter("federation-upstream", vhost, "o", {"uri": native_broker.uri(vhost)})
         native_broker.admin.policy(vhost, "p", "^x$", definition={"federation-upstream": "o"}, apply_to="exchanges")
         native_broker.admin.exchange(vhost, "x")
-        async with ManagementClient([parse(native_broker.management_uri())]) as client:
+        async with ManagementClient([parse_http(native_broker.management_uri())]) as client:
 
             async def links() -> list[tuple[str, str | None, str]]:
                 found = await client.federation_links() or []
@@ -51,7 +51,7 @@ async def test_many_bindings_in_one_answer(broker: Node, vhost: str) -> None:
     broker.admin.queue(vhost, "q", durable=False)
     for begin in range(0, MANY, 5_000):
         broker.admin.post("definitions", body={"bindings": bindings[begin : begin + 5_000]})
-    async with ManagementClient([parse(broker.management_uri())]) as client:
+    async with ManagementClient([parse_http(broker.management_uri())]) as client:
         begun = time.process_time()
         found = await client.bindings(vhost)
         took = time.process_time() - begun
@@ -63,7 +63,7 @@ async def test_a_queues_policy_is_known_at_once(broker: Node, vhost: str) -> Non
     """With statistics it arrives as late as they do."""
     for number in range(10):
         broker.admin.queue(vhost, f"q{number}")
-    async with ManagementClient([parse(broker.management_uri())]) as client:
+    async with ManagementClient([parse_http(broker.management_uri())]) as client:
         await client.queues(vhost)
         broker.admin.policy(vhost, "p", "^q", definition={"max-length": 5}, apply_to="queues")
         assert {each.get("policy") for each in await client.queues(vhost)} == {"p"}

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.client import ManagementClient
 from tests.integration.conftest import TlsBroker
@@ -19,7 +19,7 @@ Question = Callable[[ManagementClient], Awaitable[object]]
 
 
 async def failure(*urls: str, ask: Question = ManagementClient.parameters, seconds: float = 10) -> BrokerError:
-    async with ManagementClient([parse(url) for url in urls], timeout=seconds) as client:
+    async with ManagementClient([parse_http(url) for url in urls], timeout=seconds) as client:
         with pytest.raises(BrokerError) as caught:
             await ask(client)
     told: BaseException | None = caught.value
@@ -59,7 +59,7 @@ async def test_a_missing_permission(broker: Node, name: Naming, tags: str, ask: 
 
 
 async def test_a_shovel_that_nobody_defines_is_deleted_already(broker: Node) -> None:
-    async with ManagementClient([parse(broker.management_uri())]) as client:
+    async with ManagementClient([parse_http(broker.management_uri())]) as client:
         await client.delete_shovel("/", "nobody")
         assert await client.shovels() is None  # without the plugin
 
@@ -125,7 +125,7 @@ async def test_a_server_that_never_answers() -> None:
 async def test_the_next_address_is_tried_at_once_and_remembered(lab: Lab, broker: Node) -> None:
     async with stranger(None) as port:
         urls = [f"http://127.0.0.1:{lab.ports.take()}", f"http://127.0.0.1:{port}", broker.management_uri()]
-        async with ManagementClient([parse(url) for url in urls], timeout=4) as client:
+        async with ManagementClient([parse_http(url) for url in urls], timeout=4) as client:
             assert (await client.overview())["cluster_name"] == broker.cluster_name
             async with asyncio.timeout(3.9):  # the silent one isn't asked again
                 assert await client.vhosts()
@@ -141,9 +141,9 @@ async def test_all_addresses_fail(lab: Lab, broker: Node) -> None:
 
 async def test_tls_verifies_the_broker(tls_broker: TlsBroker) -> None:
     for host in ("localhost", "127.0.0.1"):
-        async with ManagementClient([parse(tls_broker.https(tls_broker.trust, host=host))]) as client:
+        async with ManagementClient([parse_http(tls_broker.https(tls_broker.trust, host=host))]) as client:
             assert (await client.overview())["cluster_name"]
-    async with ManagementClient([parse(tls_broker.https("verify=verify_none"))]) as client:
+    async with ManagementClient([parse_http(tls_broker.https("verify=verify_none"))]) as client:
         assert (await client.overview())["cluster_name"]
 
 
@@ -157,7 +157,7 @@ async def test_tls_that_can_not_be_trusted(tls_broker: TlsBroker, expired_tls_br
 
 async def test_tls_with_a_certificate_of_our_own(strict_tls_broker: TlsBroker) -> None:
     shown = f"{strict_tls_broker.trust}&{strict_tls_broker.show('guest')}"
-    async with ManagementClient([parse(strict_tls_broker.https(shown))]) as client:
+    async with ManagementClient([parse_http(strict_tls_broker.https(shown))]) as client:
         assert (await client.overview())["cluster_name"]
     message = str(await failure(strict_tls_broker.https(strict_tls_broker.trust)))
     assert "client certificate" in message

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.failures import alarm_of
 from agent.core.links.lifecycle import Blocked, LinkState, Phase
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.migration.objects import queue_key
 from agent.core.model import AddressSource, LinkSettings, ShovelSettings
 from agent.core.rules.names import MOVE_TAG, STANDBY

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from agent.amqp.data.publish_tracker import Counts
-from agent.core.addresses.http_url import HttpUrl, parse_peer
 from agent.core.addresses.secret import Secret
-from agent.core.addresses.uri import parse
+from agent.core.addresses.uri import HttpUrl, parse, parse_peer
 from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import Failed, LinkState, Pause, Phase, Stalled
 from agent.core.model import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.links import prefetch
+from agent.core.links import read_limits
 from tests.bench.process import memory_mib
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
@@ -73,7 +73,7 @@ def test_more_than_the_prefetch_hold_up_nothing(agent_of: AgentOf, here: Site, t
     two_queues(here, there)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
-    there.publish(numbered(prefetch.START + 500), "full.a")
+    there.publish(numbered(read_limits.START_PREFETCH + 500), "full.a")
     there.publish(numbered(20), "ok.a")
     assert here.take(20, deadline=30) == numbered(20)
     assert only(agent)["redelivered"] == 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 import aio_pika
 import pytest
 
-from agent.core.standby.definitions import FEWEST
+from agent.core.standby.terms import FEWEST
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 

@@ -9,7 +9,7 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.addresses.uri import parse
 from agent.core.migration.objects import queue_key
 from agent.core.standby.settings import StandbySettings
@@ -62,7 +62,7 @@ class Trimmed:
 
 
 def _client(node: Node) -> ManagementClient:
-    return ManagementClient([http_url.parse(node.management_uri())])
+    return ManagementClient([uri.parse_http(node.management_uri())])
 
 
 def made(there: Site, here: Site, *, after: float | None, keep: float | None) -> Trimmed:

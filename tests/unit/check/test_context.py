@@ -10,8 +10,7 @@ from agent.check.context import BrokerApis, BrokerFacts, CheckContext, Endpoint,
 from agent.check.http_api import BrokerApi
 from agent.check.permissions import accounts_of, judge_permissions
 from agent.check.trial import inability
-from agent.core.addresses import http_url
-from agent.core.addresses.uri import AmqpUri, parse
+from agent.core.addresses.uri import AmqpUri, parse, parse_http
 from agent.core.links.plan import Outlook, PlannedLink
 from agent.core.model import AddressSource
 from agent.core.permissions import Grant
@@ -40,7 +39,7 @@ def test_two_upstreams_with_one_user_get_the_same_command() -> None:
 
 async def test_where_permissions_are_not_known_the_broker_is_named_once() -> None:
     here, link = Endpoint("downstream", "/", HERE), exchange_link("x")
-    async with BrokerApi([http_url.parse("http://127.0.0.1:1")], where="downstream", setting="m") as api:
+    async with BrokerApi([parse_http("http://127.0.0.1:1")], where="downstream", setting="m") as api:
         context = CheckContext(
             (LinkEnds(PlannedLink(link, Outlook.RUN, "", ""), here, here),), {}, "c", BrokerApis(HERE, api)
         )

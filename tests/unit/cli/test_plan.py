@@ -9,7 +9,7 @@ from typing import Any
 from agent.cli.plan import _settings_as_json, ended_line
 from agent.core import fields
 from agent.core.links.plan import RunningLink
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from tests.unit.core.some_links import queue_link, shovel_link
 
 ENDING = RunningLink("f9b8b831", "exchange", "shop", "orders", "dc1", 1_600, is_consuming=True, is_paused=False)

@@ -10,32 +10,32 @@ from hypothesis import strategies as st
 
 from agent.core import fields
 from agent.core.fields import Field
-from agent.core.links import backoff
+from agent.core.links import waits
 from agent.core.rules import names
 from agent.core.rules.patterns import Pattern, TimeBudget, TimedPattern
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from tests.unit.core import strategies
 
 
 @given(st.integers(1, 10_000), st.floats(0.5, 3600), st.floats(0, 1, exclude_max=True))
 def test_backoff_starts_at_once_and_never_passes_its_bound(attempt: int, upper: float, chance: float) -> None:
-    wait = backoff.delay(attempt, upper, chance)
+    wait = waits.delay(attempt, upper, chance)
     assert 0 <= wait <= upper
     assert (wait == 0) == (attempt == 1)
-    assert backoff.slow_delay(upper, chance) >= 15
+    assert waits.slow_delay(upper, chance) >= 15
 
 
 def test_backoff_doubles_and_spreads() -> None:
-    assert [backoff.delay(n, 5, 1) for n in range(2, 9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5]
-    assert backoff.delay(9, 5, 0) == 2.5
+    assert [waits.delay(n, 5, 1) for n in range(2, 9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5]
+    assert waits.delay(9, 5, 0) == 2.5
 
 
 def test_next_to_no_delay_is_no_login_after_another() -> None:
-    assert [backoff.delay(n, 0, 1) for n in range(1, 7)] == [0, 0.1, 0.2, 0.4, 0.5, 0.5]
-    assert backoff.delay(100, 0, 0) == 0.25
-    assert not backoff.is_steady(0.9, 0)
-    assert backoff.is_steady(1.1, 0)
-    assert not backoff.is_steady(4.9, 5)
+    assert [waits.delay(n, 0, 1) for n in range(1, 7)] == [0, 0.1, 0.2, 0.4, 0.5, 0.5]
+    assert waits.delay(100, 0, 0) == 0.25
+    assert not waits.is_steady(0.9, 0)
+    assert waits.is_steady(1.1, 0)
+    assert not waits.is_steady(4.9, 5)
 
 
 def test_ids_stay_distinct_where_digests_collide() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.core import fields
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.model import LinkSettings, ShovelSettings
 from agent.core.rules.resolve import finish, resolve
 from agent.definitions.sources.keeper import SourceReading

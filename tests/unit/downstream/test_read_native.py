@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.model import Definitions, LinkKind, NativeLink, VhostDefinitions
 from agent.downstream.read_native import NativeShovels, look_for_plugin
 from agent.management.client import ManagementClient
@@ -24,7 +24,7 @@ def node(*plugins: str, running: bool = True) -> dict[str, Any]:
 async def look(nodes: Any, parameters: Definitions = PARAMETERS, *, has_statistics: bool = True) -> NativeShovels:
     with http_api() as api:
         api.answers["nodes"] = nodes
-        async with ManagementClient([http_url.parse(f"http://a:b@127.0.0.1:{api.port}")]) as client:
+        async with ManagementClient([uri.parse_http(f"http://a:b@127.0.0.1:{api.port}")]) as client:
             return await look_for_plugin(client, NativeShovels(), parameters, has_statistics=has_statistics)
 
 

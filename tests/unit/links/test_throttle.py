@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.amqp.data.rewriting import Untouched
 from agent.amqp.data.splice import Counts
 from agent.amqp.wire.inbound import Inbound
-from agent.core.links.rate_limit import BURST, RateLimit
+from agent.core.links.read_limits import BURST, RateLimit
 from agent.links.throttle import SHOWN_FOR, Throttle
 from tests.unit.amqp.wire.link import Link, Sent, feed
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time

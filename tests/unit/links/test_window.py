@@ -7,9 +7,9 @@ import pytest
 
 from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
-from agent.core.links import prefetch
-from agent.core.links.rate_limit import RateLimit
-from agent.core.links.stream_offsets import StreamOffsets
+from agent.core.links import read_limits
+from agent.core.links.confirms import StreamOffsets
+from agent.core.links.read_limits import RateLimit
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 from tests.unit.amqp.wire.link import Link
@@ -35,14 +35,14 @@ async def filled(*, most: int) -> tuple[Window, list[int]]:
 
 async def test_the_prefetch_grows_past_what_gets_nowhere() -> None:
     window, sizes = await filled(most=20_000)
-    assert window.current >= 20_000 + prefetch.START / 2
+    assert window.current >= 20_000 + read_limits.START_PREFETCH / 2
     assert len(sizes) < 10
     assert not window.is_filled
 
 
 async def test_it_ends_where_a_broker_would_count_no_more() -> None:
     window, sizes = await filled(most=1_000_000)
-    assert sizes[-1] == window.current == prefetch.START + prefetch.MOST_HELD
+    assert sizes[-1] == window.current == read_limits.START_PREFETCH + read_limits.MOST_HELD
     assert window.is_filled
 
 
@@ -53,12 +53,12 @@ async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_br
     held = 0
     for _ in range(20):  # the link pauses and goes on
         window.begin()
-        for _ in range(window.current if held < prefetch.LARGEST - 1 else 1):
+        for _ in range(window.current if held < read_limits.LARGEST_PREFETCH - 1 else 1):
             held += 1
             link.target.refuse(held, "too_large", 0)
         link.clock.pass_by(0.001)  # they go back to their source later
         window.better(link.clock.now)
-    assert prefetch.MOST_HELD <= window.unsettled <= prefetch.LARGEST + 20
+    assert read_limits.MOST_HELD <= window.unsettled <= read_limits.LARGEST_PREFETCH + 20
     assert window.current == 1
 
 
@@ -75,9 +75,9 @@ async def test_a_stream_has_one_consumer_whose_prefetch_stays() -> None:
     assert window.better(link.clock.now) is None
 
 
-@pytest.mark.parametrize(("kept", "expected"), [(prefetch.LARGEST, 4_000), (1_000, 1_000), (1, 1)])
+@pytest.mark.parametrize(("kept", "expected"), [(read_limits.LARGEST_PREFETCH, 4_000), (1_000, 1_000), (1, 1)])
 async def test_no_more_of_a_stream_is_read_ahead_than_could_be_kept(kept: int, expected: int) -> None:
-    options = FlowOptions("q", "tag", Destination("x"), prefetch=prefetch.NEAR, offsets=StreamOffsets())
+    options = FlowOptions("q", "tag", Destination("x"), prefetch=read_limits.NEAR_PREFETCH, offsets=StreamOffsets())
     window = Window(options, PathMemory(most_kept=kept), Counts(), lambda: 0.0, for_unpublishable=0)
     assert window.prefetch == expected
 
@@ -124,13 +124,15 @@ async def test_a_changed_limit_changes_it_but_never_makes_it_smaller_on_a_quorum
     assert moved(link, window, messages=10, size=1) == 5_000
 
 
-@pytest.mark.parametrize("kept", [{"keeps_consumer": True}, {"offsets": StreamOffsets(), "prefetch": prefetch.NEAR}])
+@pytest.mark.parametrize(
+    "kept", [{"keeps_consumer": True}, {"offsets": StreamOffsets(), "prefetch": read_limits.NEAR_PREFETCH}]
+)
 async def test_a_consumer_that_stays_keeps_its_prefetch_and_the_next_session_knows_the_size(
     kept: dict[str, Any],
 ) -> None:
     link = await Link.made(rewriter=Untouched())
     options = FlowOptions("q", "tag", Destination("x"), rate_limit=RateLimit(bytes=1_000_000), **kept)
-    path = PathMemory(prefetch=prefetch.NEAR)
+    path = PathMemory(prefetch=read_limits.NEAR_PREFETCH)
     window = Window(options, path, link.counts, link.clock, for_unpublishable=0)
     window.target = link.target
     window.begin()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.errors import BrokerError
 from agent.management.client import ManagementClient
 from tests.lab.stranger import served
@@ -22,13 +22,13 @@ async def test_needs_an_address() -> None:
 
 
 async def test_is_used_inside_async_with() -> None:
-    client = ManagementClient([parse("http://127.0.0.1:1")])
+    client = ManagementClient([parse_http("http://127.0.0.1:1")])
     with pytest.raises(RuntimeError, match="async with"):
         await client.vhosts()
 
 
 async def test_shows_no_password() -> None:
-    client = ManagementClient([parse("http://u:S3NTINEL@127.0.0.1:1")])
+    client = ManagementClient([parse_http("http://u:S3NTINEL@127.0.0.1:1")])
     assert "S3NTINEL" not in f"{client!r} {vars(client)}"
 
 
@@ -61,7 +61,7 @@ async def test_does_not_repeat_the_password_that_a_server_says(status: str, kind
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     async with (
         answering((head + body).encode()) as port,
-        ManagementClient([parse(f"http://u:S3NTINEL@127.0.0.1:{port}")]) as client,
+        ManagementClient([parse_http(f"http://u:S3NTINEL@127.0.0.1:{port}")]) as client,
     ):
         with pytest.raises(BrokerError) as caught:
             await client.vhosts()
@@ -76,7 +76,7 @@ async def test_blanks_in_a_password_are_no_way_around() -> None:
     head = f"HTTP/1.1 503 Away\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     async with (
         answering((head + body).encode()) as port,
-        ManagementClient([parse(f"http://u:ab%20%20cd@127.0.0.1:{port}")]) as client,
+        ManagementClient([parse_http(f"http://u:ab%20%20cd@127.0.0.1:{port}")]) as client,
     ):
         with pytest.raises(BrokerError, match=r"503: no \[redacted\] here"):
             await client.vhosts()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.errors import PermanentError
 from agent.management.client import ManagementClient
 from agent.migration.clients import clients_of
@@ -25,7 +25,7 @@ async def seen(tags: object, *clients: dict[str, Any]) -> list[str]:
 
     async with (
         served(answer) as port,
-        ManagementClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+        ManagementClient([uri.parse_http(f"http://guest:guest@127.0.0.1:{port}")]) as client,
     ):
         return await clients_of(client, "source", {"v": {"agent"}})
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from agent.cli.migration_text import is_complete
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.core.migration.difference import MigrationAction, MigrationVerb
 from agent.core.migration.objects import ObjectKind, queue_key
 from agent.core.migration.selection import everything
@@ -103,7 +103,7 @@ async def follow(source: Api, target: Api, steps: list[Callable[[], None]]) -> t
         steps.pop(0)()
 
     async with served(source.answer) as here, served(target.answer) as there:
-        urls = [[parse(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
+        urls = [[parse_http(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
         async with ManagementClient(urls[0], where="source") as reading, DeclaringClient(urls[1]) as declaring:
             follower = Follower(
                 ClusterPair(reading, declaring), SELECTION, reported.append, sleep, lambda: now, lambda: 0.99
@@ -183,7 +183,7 @@ def queues(*names: str) -> list[MigrationAction]:
 
 
 async def copied_to(api: Api, actions: list[MigrationAction]) -> CopyAccount:
-    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
+    async with served(api.answer) as port, DeclaringClient([parse_http(f"http://u:p@127.0.0.1:{port}")]) as target:
         return await copy(target, actions, {})
 
 
@@ -223,7 +223,7 @@ async def test_quorum_queues_of_which_no_messages_are_shown_are_half_made(
         if seconds:
             api.depths |= shown_later
 
-    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as target:
+    async with served(api.answer) as port, DeclaringClient([parse_http(f"http://u:p@127.0.0.1:{port}")]) as target:
         half = await half_made(target, {queue_key("v", "a"), queue_key("v", "b")}, sleep)
     assert half == {queue_key("v", name) for name in found}
     assert slept == [0, *[LOOK_EVERY] * (looks - 1)]
@@ -232,7 +232,7 @@ async def test_quorum_queues_of_which_no_messages_are_shown_are_half_made(
 async def test_an_account_is_given_though_the_target_fails_afterwards() -> None:
     source, target = Api(["a", "b"], kind="quorum"), Api(["a"], kind="quorum", shows_depths=False)
     async with served(source.answer) as here, served(target.answer) as there:
-        urls = [[parse(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
+        urls = [[parse_http(f"http://u:p@127.0.0.1:{port}")] for port in (here, there)]
         async with ManagementClient(urls[0], where="source") as reading, DeclaringClient(urls[1]) as declaring:
             found = await copy_once(ClusterPair(reading, declaring), SELECTION)
     assert (dict(found.account.done), found.account.left) == ({ObjectKind.QUEUE: 1}, {})
@@ -240,7 +240,7 @@ async def test_an_account_is_given_though_the_target_fails_afterwards() -> None:
 
 async def test_a_refusal_is_one_with_several_addresses_too() -> None:
     async with served(Api(refused={"q"}).answer) as port:
-        urls = [parse(f"http://u:p@127.0.0.1:{each}") for each in (port, 1)]
+        urls = [parse_http(f"http://u:p@127.0.0.1:{each}") for each in (port, 1)]
         async with DeclaringClient(urls) as target:
             account = await copy(target, queues("q"), {})
     assert account.left == {queue_key("v", "q"): "no"}

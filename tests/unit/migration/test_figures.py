@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.errors import TransientError
 from agent.management.client import ManagementClient
 from agent.migration.figures import ClusterFigures, QueueFigures
@@ -38,7 +38,7 @@ class Broker:
         """One look, and one after each change."""
         async with (
             served(self.answer) as port,
-            ManagementClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+            ManagementClient([uri.parse_http(f"http://guest:guest@127.0.0.1:{port}")]) as client,
         ):
             figures, found = ClusterFigures(client), []
             for change in ({}, *changes):
@@ -120,7 +120,7 @@ async def test_figures_that_may_be_too_old(takes: list[float], vhosts: int, expe
     broker.answers |= {f"queues/{name}": [QUEUE] for name in names}
     async with (
         served(broker.answer) as port,
-        ManagementClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+        ManagementClient([uri.parse_http(f"http://guest:guest@127.0.0.1:{port}")]) as client,
     ):
         figures, found = ClusterFigures(client, lambda: broker.now), []
         for broker.takes in takes:

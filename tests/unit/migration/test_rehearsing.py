@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse_http
 from agent.core.migration.objects import Body, ObjectKey, queue_key, vhost_key
 from agent.errors import PermanentError, TransientError
 from agent.management.changing import DeclaringClient
@@ -34,7 +34,7 @@ def test_old_scratch_vhosts() -> None:
 
 
 async def test_no_other_vhost_is_deleted() -> None:
-    async with DeclaringClient([parse("http://localhost:1")]) as client:
+    async with DeclaringClient([parse_http("http://localhost:1")]) as client:
         with pytest.raises(ValueError, match="only scratch vhosts"):
             await client.delete_scratch("/")
 
@@ -72,7 +72,7 @@ WANTED: dict[ObjectKey, Body] = {vhost_key("v"): {}, queue_key("v", "q"): {}}
 
 @asynccontextmanager
 async def serving(api: Target) -> AsyncIterator[DeclaringClient]:
-    async with served(api.answer) as port, DeclaringClient([parse(f"http://u:p@127.0.0.1:{port}")]) as client:
+    async with served(api.answer) as port, DeclaringClient([parse_http(f"http://u:p@127.0.0.1:{port}")]) as client:
         yield client
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.migration.objects import queue_key
 from agent.errors import PermanentError
 from agent.management.changing import DeclaringClient
@@ -46,7 +46,7 @@ class Noting:
         """After these were noted, if any were."""
         async with (
             served(self.answer) as port,
-            DeclaringClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+            DeclaringClient([uri.parse_http(f"http://guest:guest@127.0.0.1:{port}")]) as client,
         ):
             if noted:
                 await SwitchRecord(client, list(noted)).note()
@@ -80,7 +80,7 @@ def test_more_than_can_be_read_again_is_refused() -> None:
     async def begin(number: int) -> None:
         async with (
             served(broker.answer) as port,
-            DeclaringClient([http_url.parse(f"http://guest:guest@127.0.0.1:{port}")]) as client,
+            DeclaringClient([uri.parse_http(f"http://guest:guest@127.0.0.1:{port}")]) as client,
         ):
             await SwitchRecord(client).begin(QUEUE for _ in range(number))
 

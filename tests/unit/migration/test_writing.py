@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent.core.migration.objects import ClusterObjects, ObjectKind
 from agent.core.migration.selection import MovedBy
-from agent.core.text.printable import printable
+from agent.core.text import printable
 from agent.definitions.sources.cluster_objects import ObjectsOfVhosts
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.definitions.sources.migration import load_migration

@@ -11,15 +11,7 @@ from agent.amqp.data.rewriting import Delivery, Destination
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import encode_table
 from agent.core.fields import Field, Table, array, long, table, text
-from agent.core.rules.deaths import HeaderChoice
-from agent.core.rules.moves import (
-    LOOKED_AT,
-    NO_DEATH,
-    NO_EXCHANGE,
-    NOT_CHOSEN,
-    RETURNED,
-    MoveAccount,
-)
+from agent.core.rules.moves import LOOKED_AT, NO_DEATH, NO_EXCHANGE, NOT_CHOSEN, RETURNED, HeaderChoice, MoveAccount
 from agent.core.rules.quarantine import QuarantineReason
 from agent.runtime.move_chooser import COMES_TOO_OFTEN, MoveChooser, MoveOptions, StripDeaths
 

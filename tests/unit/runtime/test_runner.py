@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from agent.amqp.connection_pool import Shared
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Phase, Status
-from agent.core.links.removal import CleanupAfter
 from agent.core.links.served_by import Other
 from agent.core.links.upstream_account import Compared, QueueCounts
+from agent.core.links.waits import CleanupAfter
 from agent.core.model import Link, LinkSettings
 from agent.errors import Failure, Side, TransientError
 from agent.links.brokers import Brokers
@@ -229,7 +229,7 @@ def test_a_removal_that_is_under_way_ends_when_the_link_is_wanted_again() -> Non
 
 
 def test_what_entered_upstream_is_looked_at_where_the_upstream_names_its_http_api() -> None:
-    api = (http_url.parse("http://dc1"),)
+    api = (uri.parse_http("http://dc1"),)
 
     async def live() -> None:
         runner = LinkRunner(LINK, Kinds(Broken((), "here", stall_after=30)), on_change=lambda *_: None)
@@ -278,7 +278,7 @@ def test_what_another_api_or_queue_shows_is_not_compared_with_what_came_before()
                 runner.look_upstream(QueueCounts(entered, entered, 0), now)
 
         def asked(url: str) -> None:
-            runner.link = replace(LINK, management=(http_url.parse(url),))
+            runner.link = replace(LINK, management=(uri.parse_http(url),))
 
         asked("http://me:old@dc1")
         look(5, 0.0, 20.0)

@@ -12,7 +12,7 @@ import pytest
 from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Pause
-from agent.core.links.removal import CleanupAfter
+from agent.core.links.waits import CleanupAfter
 from agent.core.model import ExchangeLink
 from agent.downstream.bindings import KnownBindings
 from agent.links.brokers import Brokers

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.links.upstream_account import QueueCounts
 from agent.runtime.upstream_counters import LONGEST, PATIENCE, SHORTEST, CountedVhost, UpstreamCounters, queue_counts
 from agent.status.board import Board
@@ -63,7 +63,7 @@ def api() -> Iterator[HttpApi]:
 
 
 def asked(api: HttpApi, upstream: str = "origin") -> CountedVhost:
-    return CountedVhost((http_url.parse(api.url),), "/", upstream)
+    return CountedVhost((uri.parse_http(api.url),), "/", upstream)
 
 
 class Clock:
@@ -151,7 +151,7 @@ def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path) -> None:
     serving.load_cert_chain(own.certfile, own.keyfile)
     with http_api(serving) as api:
         api.answers |= {f"queues/{vhost}": [{"name": "a", "messages": 1}] for vhost in "xyz"}
-        url = http_url.parse(f"https://127.0.0.1:{api.port}?cacertfile={authority.cacertfile}")
+        url = uri.parse_http(f"https://127.0.0.1:{api.port}?cacertfile={authority.cacertfile}")
         links = [Link((CountedVhost((url,), vhost, "origin"), "a")) for vhost in "xyz"]
 
         async def live() -> None:
@@ -179,7 +179,7 @@ def test_after_an_address_without_numbers_the_next_one_is_first(api: HttpApi) ->
     with http_api() as other:
         other.answers["overview"] |= {"rates_mode": "none"}
         link, clock = (
-            Link((CountedVhost((http_url.parse(other.url), http_url.parse(api.url)), "/", "origin"), "a")),
+            Link((CountedVhost((uri.parse_http(other.url), uri.parse_http(api.url)), "/", "origin"), "a")),
             Clock(),
         )
 

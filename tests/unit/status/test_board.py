@@ -8,10 +8,10 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.lag import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Unwanted
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
-from agent.core.text.quantities import rfc3339
+from agent.core.text import rfc3339
 from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Board
 from agent.status.causes import facts, summary

@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 
 from agent.amqp.data.splice import Counts
-from agent.core.addresses.http_url import parse_peer
-from agent.core.addresses.uri import parse
+from agent.core.addresses.uri import parse, parse_peer
 from agent.core.links.lifecycle import Failed, LinkState, Phase
 from agent.errors import UriError
 from agent.status.board import Board

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from agent.core.fields import INT64
-from agent.core.text.suggest import did_you_mean
+from agent.core.text import did_you_mean
 from agent.definitions.document.findings import quoted
 from agent.definitions.sources.legacy import proplists, upstreams
 from agent.definitions.sources.legacy.erlang import Atom, Document, Float, Integer, Term, Tuple, fail

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agent.core.text.printable import printable
+from agent.core.text import printable
 
 WIDTH = 110
 _INDENT = "  "

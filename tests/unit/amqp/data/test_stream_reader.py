@@ -14,7 +14,7 @@ from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.fields import Table
-from agent.core.links.stream_offsets import StreamOffsets
+from agent.core.links.confirms import StreamOffsets
 from tests.unit.amqp.wire.link import Link, Sent, feed, turn
 from tests.unit.amqp.wire.strategies import names, properties_with, values
 

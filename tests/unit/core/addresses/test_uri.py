@@ -1,3 +1,5 @@
+"""uri"""
+
 from __future__ import annotations
 
 import struct
@@ -6,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.addresses import http_url, uri
+from agent.core.addresses import uri
 from agent.core.addresses.secret import Secret
-from agent.core.addresses.uri import AmqpUri, Mechanism
+from agent.core.addresses.uri import AmqpUri, Mechanism, parse_http
 from agent.core.addresses.url_text import Tls, encode
 from agent.errors import UriError
 
@@ -189,7 +191,7 @@ def test_an_at_sign_where_no_password_can_be_cut() -> None:
     assert parsed.tls is not None
     assert parsed.tls.cacertfile == "/etc/x@y.pem"
     with pytest.raises(UriError, match="'@' after the host; percent-encode"):
-        http_url.parse(f"http://u:1/{SENTINEL}@h")
+        parse_http(f"http://u:1/{SENTINEL}@h")
 
 
 def test_what_a_uri_says_and_what_it_leaves_open() -> None:
@@ -216,18 +218,25 @@ def test_the_old_separate_properties_make_the_same_uri() -> None:
 
 
 def test_the_address_of_an_http_api() -> None:
-    url = http_url.parse(f"https://u:{SENTINEL}@h/rabbit/?cacertfile=/ca&verfy=x")
+    url = parse_http(f"https://u:{SENTINEL}@h/rabbit/?cacertfile=/ca&verfy=x")
     assert (url.safe, url.user, url.password.reveal()) == ("https://h:15671/rabbit", "u", SENTINEL)
     assert url.tls is not None
     assert url.tls.cacertfile == "/ca"
     assert "did you mean 'verify'?" in url.warnings[0]
     assert SENTINEL not in repr(url) + str(url)
-    assert http_url.parse("http://h").port == 15672
-    assert http_url.parse("https://h").warnings == ()
-    assert "identity is not checked" in http_url.parse("https://h?verify=verify_none").warnings[0]
-    assert "write https://" in http_url.parse("http://h?verify=verify_none").warnings[0]
+    assert parse_http("http://h").port == 15672
+    assert parse_http("https://h").warnings == ()
+    assert "identity is not checked" in parse_http("https://h?verify=verify_none").warnings[0]
+    assert "write https://" in parse_http("http://h?verify=verify_none").warnings[0]
     for wrong in ("amqp://h", "http://", "http://h:x", "http://a..b", "https://h?server_name_indication="):
         with pytest.raises(UriError):
-            http_url.parse(wrong)
+            parse_http(wrong)
     with pytest.raises(UriError, match="write http://HOST or https://HOST"):
-        http_url.parse("h:15672")
+        parse_http("h:15672")
+
+
+def test_what_an_address_says_of_tls_itself_holds_even_if_it_is_the_default() -> None:
+    lax = Tls(verify=False)
+    assert parse_http("https://h?verify=verify_peer").completed(("u", Secret("p")), lax).tls == Tls()
+    assert parse_http("https://h").completed(("u", Secret("p")), lax).tls == lax
+    assert parse_http("http://h").completed(("u", Secret("p")), lax).tls is None

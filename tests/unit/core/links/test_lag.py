@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.changed_definition import needs_restart
 from agent.core.links.lag import (
     MOVING,
     QUIET,
@@ -18,6 +17,7 @@ from agent.core.links.lag import (
     describe_lag,
     seconds_behind,
 )
+from agent.core.links.reconcile import needs_restart
 from agent.core.model import LinkSettings
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 

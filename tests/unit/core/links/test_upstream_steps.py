@@ -23,8 +23,7 @@ from agent.core.links.upstream_steps import (
     upstream_steps,
 )
 from agent.core.model import Binding
-from agent.core.rules.bindings import GroupedBinding, Route
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import GroupedBinding, Route, Site
 from agent.core.rules.names import LETTERS
 from tests.unit.core.some_links import exchange_link
 

@@ -14,12 +14,12 @@ from agent.core.migration.objects import (
     Release,
     exchange_key,
     is_everywhere,
+    policy_key,
     queue_key,
     release_of,
     release_text,
     vhost_key,
 )
-from agent.core.migration.policies import policy_key
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
 from tests.unit.core.migration.clusters import (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.fields import EMPTY, text
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
 from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkSettings, QueueType, SetMember
 from agent.definitions.models.clusters import LinkSettingsModel, SetMemberModel, UpstreamModel
 from agent.errors import Place

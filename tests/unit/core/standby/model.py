@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from agent.core.standby.copy_positions import CopyFigures
-from agent.core.standby.source_proof import SourceFigures
-from agent.core.standby.trim import StandbyTrim, TrimRule
+from agent.core.standby.trim import CopyFigures, SourceFigures, StandbyTrim, TrimRule
 
 STEP: Final = 10.0
 LATE: Final = 60.0

@@ -7,20 +7,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from agent.core.standby import copy_positions, source_proof, trim
+from agent.core.standby import trim
 from agent.core.standby.trim import StandbyTrim
 from tests.unit.core.standby.model import LATE_STEPS, Life
-
-_PARTS: Final = (source_proof, copy_positions, trim)
-_CLASSES: Final = ("SourceProof", "CopyPositions")
 
 
 @dataclass(frozen=True, slots=True)
 class Safeguard:
-    """The `text` of a module that is one, what is there `instead`, and a life in which that is missed."""
+    """The `text` of the module that is one, what is there `instead`, and a life in which that is missed."""
 
     name: str
-    part: ModuleType
     text: str
     instead: str
     life: Life
@@ -28,21 +24,11 @@ class Safeguard:
 
 def without(safeguard: Safeguard) -> type[StandbyTrim]:
     """The class without it. A text that isn't there once is an error: the safeguard was renamed, or is gone."""
-    classes: dict[str, object] = {}
-    changed = ModuleType("nothing")
-    for part in _PARTS:
-        assert part.__file__ is not None
-        text = Path(part.__file__).read_text("utf-8")
-        if part is safeguard.part:
-            assert text.count(safeguard.text) == 1, safeguard.name
-            text = text.replace(safeguard.text, safeguard.instead)
-        changed = ModuleType(part.__name__)
-        exec(compile(text, part.__file__, "exec"), changed.__dict__)
-        for name in _CLASSES:
-            if name in classes:
-                setattr(changed, name, classes[name])
-            elif name in vars(changed):
-                classes[name] = vars(changed)[name]
+    assert trim.__file__ is not None
+    text = Path(trim.__file__).read_text("utf-8")
+    assert text.count(safeguard.text) == 1, safeguard.name
+    changed = ModuleType(trim.__name__)
+    exec(compile(text.replace(safeguard.text, safeguard.instead), trim.__file__, "exec"), changed.__dict__)
     made = vars(changed)["StandbyTrim"]
     assert isinstance(made, type)
     return made
@@ -60,19 +46,19 @@ SOURCE_RESTARTS: Final = replace(STOPS, source_restart=0.03, work=12)
 COPY_RESTARTS: Final = replace(STOPS, copy_restart=0.04)
 
 SAFEGUARDS: Final = (
-    Safeguard("a proof is late", source_proof, "each.at - self._late for each", "each.at for each",
+    Safeguard("a proof is late", "each.at - self._late for each", "each.at for each",
         replace(STOPS, slow_source=LATE_STEPS)),
-    Safeguard("the link may be faster", trim, "gone - self._rule.late", "gone", replace(STOPS, slow_source=LATE_STEPS)),
-    Safeguard("nothing waits", source_proof, "and seen.messages == held and", "and", STOPS),
-    Safeguard("redeliveries", source_proof, " or first.at - self._late < self._calm_since", "", HELD),
-    Safeguard("the timeout is waited for", source_proof, "- self._late - self._timeout", "- self._late", HELD_OFTEN),
-    Safeguard("there is a timeout", trim, "timeout=rule.timeout", "timeout=300.0", replace(HELD, times_out=False)),
-    Safeguard("the source restarts", source_proof, " or not seen.continues(last)", "", SOURCE_RESTARTS),
-    Safeguard("what had entered then", copy_positions, "look = self._last_by(time)", "look = self._now", STOPS),
-    Safeguard("and not later", copy_positions, "look = self._last_by(time)", "look = self._last_by(time + 180)", STOPS),
-    Safeguard("what was taken", copy_positions, "self._taken - self._taken_before(depth)", "0", BURSTS),
-    Safeguard("positions of before", trim, "if not (is_same_copy and is_same_source):", "if not is_same_source:",
+    Safeguard("the link may be faster", "gone - self._rule.late", "gone", replace(STOPS, slow_source=LATE_STEPS)),
+    Safeguard("nothing waits", "and seen.messages == held and", "and", STOPS),
+    Safeguard("redeliveries", " or first.at - self._late < self._calm_since", "", HELD),
+    Safeguard("the timeout is waited for", "- self._late - self._timeout", "- self._late", HELD_OFTEN),
+    Safeguard("there is a timeout", "timeout=rule.timeout", "timeout=300.0", replace(HELD, times_out=False)),
+    Safeguard("the source restarts", " or not seen.continues(last)", "", SOURCE_RESTARTS),
+    Safeguard("what had entered then", "look = self._last_by(time)", "look = self._now", STOPS),
+    Safeguard("and not later", "look = self._last_by(time)", "look = self._last_by(time + 180)", STOPS),
+    Safeguard("what was taken", "self._taken - self._taken_before(depth)", "0", BURSTS),
+    Safeguard("positions of before", "if not (is_same_copy and is_same_source):", "if not is_same_source:",
         COPY_RESTARTS),
-    Safeguard("what is held is looked at again", copy_positions, "0.0 if depth is None else depth.at - self._late",
+    Safeguard("what is held is looked at again", "0.0 if depth is None else depth.at - self._late",
         "1e9", replace(BURSTS, expiration=0.5)),
 )  # fmt: skip

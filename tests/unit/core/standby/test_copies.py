@@ -26,9 +26,8 @@ from agent.core.standby.copies import (
     without,
     without_federation,
 )
-from agent.core.standby.definitions import StandingDoubt
 from agent.core.standby.settings import StandbySettings
-from agent.core.standby.terms import trim_terms
+from agent.core.standby.terms import StandingDoubt, trim_terms
 from tests.unit.core.migration.clusters import (
     ALL,
     HERE,

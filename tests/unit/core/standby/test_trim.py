@@ -6,9 +6,7 @@ import pickle
 from dataclasses import replace
 from typing import Final
 
-from agent.core.standby.copy_positions import CopyFigures
-from agent.core.standby.source_proof import TICK, SourceFigures
-from agent.core.standby.trim import Allowance, StandbyTrim, TrimDoubt, TrimRule
+from agent.core.standby.trim import TICK, Allowance, CopyFigures, SourceFigures, StandbyTrim, TrimDoubt, TrimRule
 
 RULE: Final = TrimRule(after=300.0, keep=3600.0, late=60.0, timeout=300.0)
 EVERY: Final = 10.0

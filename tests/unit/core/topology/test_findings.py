@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.core.fields import EMPTY, Table
 from agent.core.model import Binding
 from agent.core.rules import hops
-from agent.core.rules.bindings import Route
+from agent.core.rules.hops import Route
 from agent.core.topology.findings import Arrival, Part, Remedy, examine, ranges
 from agent.core.topology.graph import Graph, Hop, Node, bound, copies
 from tests.unit.core.hop_rules import judge

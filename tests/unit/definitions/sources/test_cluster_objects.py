@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, exchange_key, queue_key, vhost_key
-from agent.core.migration.policies import policies_in_force
+from agent.core.migration.objects import (
+    ClusterObjects,
+    ObjectKey,
+    ObjectKind,
+    exchange_key,
+    policies_in_force,
+    queue_key,
+    vhost_key,
+)
 from agent.definitions.sources.cluster_objects import read_cluster_export
 from agent.errors import ConfigurationError
 

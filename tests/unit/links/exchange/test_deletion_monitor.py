@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import ceil
@@ -18,6 +19,8 @@ from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
 from agent.links.exchange.builder import Builder
 from agent.links.exchange.deletion_monitor import (
+    ASSERTED_PER_SECOND,
+    ASSERTED_WITHIN,
     DOUBTFUL_PER_SECOND,
     DOUBTFUL_WITHIN,
     FEW,
@@ -27,6 +30,7 @@ from agent.links.exchange.deletion_monitor import (
     MANY_INTERNAL_EVERY,
     PLACED_AT_ONCE,
     DeletionMonitor,
+    Rounds,
 )
 from agent.tasks import UnexpectedErrors
 from tests.unit.amqp.wire.link import Wire, feed, opened, turn
@@ -232,3 +236,47 @@ async def test_looking_begins_with_the_first_link_and_ends_with_the_last() -> No
     await turn()
     await turn()
     assert looks() == []
+
+
+def served(rounds: Rounds[str], seconds: float, step: float = 3.0) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for _ in range(int(seconds / step)):
+        for member, count in rounds.due(step):
+            found[member] += count
+    return found
+
+
+def of(sizes: dict[str, int]) -> Rounds[str]:
+    rounds = Rounds(sizes.__getitem__)
+    for member in sizes:
+        rounds.add(member)
+    return rounds
+
+
+def test_few_come_round_once_in_the_time() -> None:
+    found = served(of({"a": 20, "b": 40}), ASSERTED_WITHIN)
+    assert found["a"] in range(19, 21)
+    assert found["b"] in range(39, 41)
+
+
+def test_very_many_cost_no_more_than_the_rate_and_all_have_their_turn() -> None:
+    sizes = {"many": 20_000, "few": 1}
+    rounds = of(sizes)
+    assert served(rounds, ASSERTED_WITHIN)["many"] <= ASSERTED_WITHIN * ASSERTED_PER_SECOND + 1
+    found = served(rounds, 20_002 / ASSERTED_PER_SECOND)
+    assert found["few"] >= 1
+
+
+def test_a_member_that_leaves_in_its_turn_takes_nothing_of_the_next() -> None:
+    sizes = {"a": 600, "b": 600}
+    rounds = of(sizes)
+    served(rounds, 30)
+    rounds.remove("a")
+    assert set(served(rounds, 2 * ASSERTED_WITHIN)) == {"b"}
+    assert list(rounds) == ["b"]
+
+
+def test_nobody_and_nothing() -> None:
+    assert Rounds[str](len).due(3.0) == []
+    assert served(of({"a": 0, "b": 0}), ASSERTED_WITHIN) == Counter()
+    assert served(of({"a": 0, "b": 600}), 30)["b"] > 0

@@ -21,8 +21,7 @@ from agent.core.links.upstream_steps import Known
 from agent.core.model import AddressSource, Link
 from agent.core.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.rules import hops
-from agent.core.rules.bindings import GroupedBinding
-from agent.core.rules.hops import Site
+from agent.core.rules.hops import GroupedBinding, Site
 from agent.errors import CannotStartError, Failure, FailureKind, PermanentError, Side
 from agent.status.entry import Gauges
 from tests.unit.core.some_links import shovel_link

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.fields import Field, Table, array, boolean, long, table, text
-from agent.core.rules.deaths import ALL, Death, HeaderChoice, deaths, first_death, origin
+from agent.core.rules.moves import ALL, Death, HeaderChoice, deaths, first_death, origin
 
 names = st.sampled_from(["a", "b", "c"])
 reasons = st.sampled_from(["rejected", "expired"])

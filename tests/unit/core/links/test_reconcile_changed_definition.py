@@ -5,18 +5,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.addresses import http_url
+from agent.core.addresses import uri
 from agent.core.addresses.uri import parse
 from agent.core.fields import text
-from agent.core.links.changed_definition import (
-    asks_the_same,
-    has_other_passwords,
-    leads_elsewhere,
-    needs_restart,
-    purpose_of,
-)
 from agent.core.links.lag import LagCritical
-from agent.core.links.rate_limit import RateLimit
+from agent.core.links.read_limits import RateLimit
+from agent.core.links.reconcile import asks_the_same, has_other_passwords, leads_elsewhere, needs_restart, purpose_of
 from agent.core.model import (
     ApplyTo,
     Choice,
@@ -41,8 +35,8 @@ EXCHANGE, QUEUE, SHOVEL = exchange_link(), queue_link(), shovel_link()
     ("running", "wanted"),
     [
         (EXCHANGE, replace(EXCHANGE, policy="other", exchange=replace(EXCHANGE.exchange, policy=POLICY))),
-        (EXCHANGE, replace(EXCHANGE, management=(http_url.parse("http://h"),))),
-        (QUEUE, replace(QUEUE, management=(http_url.parse("http://h"),))),
+        (EXCHANGE, replace(EXCHANGE, management=(uri.parse_http("http://h"),))),
+        (QUEUE, replace(QUEUE, management=(uri.parse_http("http://h"),))),
         (QUEUE, replace(QUEUE, policy="other", queue=replace(QUEUE.queue, policy=POLICY))),
         (SHOVEL, replace(SHOVEL, shovel=replace(SHOVEL.shovel, place=Place("agent.yaml", 7, 1)))),
     ],

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.links.removal import CleanupAfter, announce, duration
+from agent.core.links.waits import CleanupAfter, announce, duration
 
 
 @pytest.mark.parametrize(("messages", "due"), [(0, 110.0), (1, 700.0), (None, 700.0)])

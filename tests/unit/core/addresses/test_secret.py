@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.addresses.secret import Secret
-from agent.core.text.redaction import REDACTED, SHORTEST, redacted
+from agent.core.addresses.secret import REDACTED, SHORTEST, Secret, redacted
 
 SECRET = Secret("S3cr/et+päss word")
 VALUE = SECRET.reveal()

@@ -7,8 +7,16 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.replicas.fair_shares import has_room, load_of, surplus, surplus_of_empty, surpluses
-from agent.core.replicas.slots import SLOTS, lease_queue, slot_of
+from agent.core.replicas.slots import (
+    SLOTS,
+    has_room,
+    lease_queue,
+    load_of,
+    slot_of,
+    surplus,
+    surplus_of_empty,
+    surpluses,
+)
 
 ids = st.sets(st.integers(0, 2**32 - 1).map(lambda number: f"{number:08x}"), max_size=300)
 

@@ -1,1 +1,0 @@
-"""Texts for people: escaping, redaction, suggestions, numbers and times."""
