@@ -12,19 +12,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
-from agent.amqp.rpc import attempt
+from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.refusal_texts import is_stream, shows_replication, unlike
 from agent.core import fields
+from agent.core.model import QueueDestination, QueueSource
 from agent.core.rules import declarations, names
-from agent.errors import BrokerError, Failure
+from agent.errors import BrokerError, Failure, TransientError
 
 COMMAND_INVALID: Final = 503
 _INTERNAL_ERROR: Final = 541
@@ -203,3 +204,38 @@ async def _refuse_type(connection: Connection, queue: str, *, durable: bool) -> 
     asked = ((declarations.TYPE, fields.text(NO_TYPE)),)
     found = await declare(connection, "queue", queue, durable=durable, arguments=asked)
     return found if isinstance(found, ChannelClosedError) else None
+
+
+class QueueFound(NamedTuple):
+    """The numbers of ready messages and of consumers; `was_missing`: it has been declared just now."""
+
+    messages: int
+    consumers: int
+    was_missing: bool = False
+
+
+async def ensure_queue(
+    connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener | None, key: str = ""
+) -> QueueFound:
+    """Ensure a queue.
+
+    One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
+    refusal with a long name: those are asked on a `spare` one.
+
+    `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
+    """
+    queue = wanted.queue
+    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
+    if not isinstance(found, ChannelClosedError):
+        return QueueFound(found["messages"], found["consumers"])
+    if found.code != NOT_FOUND:
+        raise refusal(connection, f"looking for queue {queue!r}", found)
+    if wanted.is_predeclared:
+        raise TransientError(
+            f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
+            f"exists: declare it, or leave out {key}; the shovel waits for it"
+        ) from found
+    found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
+    if isinstance(found, ChannelClosedError):
+        raise refusal(connection, f"declaring queue {queue!r}", found)
+    return QueueFound(found["messages"], found["consumers"], was_missing=True)

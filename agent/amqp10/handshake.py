@@ -10,7 +10,7 @@ from typing import Final
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.tables import CodecError
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.performatives import Performed
 from agent.amqp10.types import Value
@@ -60,7 +60,7 @@ class PeerLimits:
         return self.is_rabbitmq and version is not None and str(version.value).startswith("3.")
 
 
-UNKNOWN: Final = PeerLimits((), frames.SMALLEST, 0, 0.0)
+UNKNOWN: Final = PeerLimits((), performatives.SMALLEST, 0, 0.0)
 
 
 class Handshake:
@@ -82,10 +82,10 @@ class Handshake:
         self._send = send
         self.lost: PeerRefusal | None = None  # what it means if the peer hangs up now, if anything is known
         self._due = performatives.SASL_MECHANISMS
-        self._header = frames.SASL_HEADER  # that is due
+        self._header = performatives.SASL_HEADER  # that is due
 
     def begin(self) -> None:
-        self._send(frames.SASL_HEADER)
+        self._send(performatives.SASL_HEADER)
 
     def take(self, data: bytes, at: int) -> int:
         """Consume the header or frame at `at`; return its end, or `at` if it isn't complete, or follows a refusal."""
@@ -99,7 +99,7 @@ class Handshake:
                 self._header = b""
                 at += len(begin)
             return at
-        found = frames.find_frame(data, at, LARGEST_FRAME)
+        found = performatives.find_frame(data, at, LARGEST_FRAME)
         if found is None:
             return at
         _, _, begins, at = found
@@ -136,8 +136,8 @@ class Handshake:
                 self.refusal = _LOGIN_REFUSED if performed["code"] == _WRONG_LOGIN else _LOGIN_FAILED
             case performatives.SASL_OUTCOME:
                 self._due, self.lost = performatives.OPEN, _AFTER_LOGIN
-                self._header = frames.PROTOCOL_HEADER
-                self._send(frames.PROTOCOL_HEADER + frames.frame(0, self._open()))
+                self._header = performatives.PROTOCOL_HEADER
+                self._send(performatives.PROTOCOL_HEADER + performatives.frame(0, self._open()))
             case _:
                 self.peer = _peer(performed)
 
@@ -150,7 +150,7 @@ class Handshake:
             self.user = self._terms.user.encode() if self.mechanism is not Mechanism.EXTERNAL else b""
             mechanism, response = self.mechanism.value.upper(), self._terms.response(self.mechanism)
         init = performatives.SASL_INIT.encode(mechanism=mechanism, initial_response=response, hostname=self._hostname)
-        self._send(frames.frame(0, init, frames.SASL))
+        self._send(performatives.frame(0, init, performatives.SASL))
 
     def _open(self) -> bytes:
         terms = self._terms
@@ -166,8 +166,10 @@ class Handshake:
 
 
 def _peer(opened: Performed) -> PeerLimits:
-    if opened["max_frame_size"] < frames.SMALLEST:
-        raise CodecError(f"frames of {opened['max_frame_size']} bytes: AMQP allows no fewer than {frames.SMALLEST}")
+    if opened["max_frame_size"] < performatives.SMALLEST:
+        raise CodecError(
+            f"frames of {opened['max_frame_size']} bytes: AMQP allows no fewer than {performatives.SMALLEST}"
+        )
     found = opened["properties"] or {}
     shown = {name: found[name].value for name in _SHOWN if name in found and found[name].type == "string"}
     return PeerLimits(

@@ -11,7 +11,7 @@ from agent.amqp.wire import frames as wire
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.link import SessionOwner
 from agent.amqp10.management import ManagementLinks
@@ -222,7 +222,7 @@ class TranslatedSession:
     # What its link uses
 
     def send(self, performative: bytes) -> None:
-        self.owner.send(frames.frame(self.number - 1, performative))
+        self.owner.send(performatives.frame(self.number - 1, performative))
 
     def say(self, method: Method, **values: Any) -> None:
         """Say a method to the data path."""
@@ -256,8 +256,8 @@ class TranslatedSession:
     def transfer(self, performative: bytes, payload: memoryview) -> None:
         self._next_outgoing = (self._next_outgoing + 1) % _SERIAL
         self._peer_window -= 1
-        size = frames.OVERHEAD + len(performative) + len(payload)
-        self.owner.send(frames.PREFIX.pack(size, 2, frames.AMQP, self.number - 1) + performative)
+        size = performatives.OVERHEAD + len(performative) + len(payload)
+        self.owner.send(performatives.PREFIX.pack(size, 2, performatives.AMQP, self.number - 1) + performative)
         self.owner.send(payload)
 
     def flow(self, **values: Any) -> None:

@@ -26,7 +26,7 @@ from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Method
 from agent.amqp.wire.tables import MAX_SHORT, CodecError
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.conditions import PeerRefusal, refusal_of
 from agent.amqp10.handshake import LARGEST_FRAME, UNKNOWN, Handshake, PeerLimits
 from agent.amqp10.link import LinkSession
@@ -67,7 +67,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self.wire = WireConnection(replace(terms, frame_max=None), clock=clock)  # which is for AMQP 0-9-1
         self.name = name
         self.limits = UNKNOWN
-        self.largest_frame = frames.SMALLEST  # that the peer takes
+        self.largest_frame = performatives.SMALLEST  # that the peer takes
         self.user = b""
         self._terminus = terminus
         self._loop = asyncio.get_running_loop()
@@ -267,7 +267,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _translate(self, kind: int, number: int, payload: bytes) -> None:
         if kind == wire.HEARTBEAT:
-            self.send(frames.EMPTY)
+            self.send(performatives.EMPTY)
         elif not number:
             self._connection_method(payload)
         elif payload.startswith(_CHANNEL_OPEN) and kind == wire.METHOD:
@@ -292,7 +292,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 self._say(methods.CONNECTION_OPEN_OK)
             case methods.CONNECTION_CLOSE:
                 self._is_closing = True
-                self.send(frames.frame(0, performatives.CLOSE.encode()))
+                self.send(performatives.frame(0, performatives.CLOSE.encode()))
 
     def _flush(self) -> None:
         if not self._for_peer or self._socket is None:
@@ -314,7 +314,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 self.wire.resume_writing()
 
     def _beat(self, every: float) -> None:
-        self.send(frames.EMPTY)
+        self.send(performatives.EMPTY)
         self._flush()
         self._beats = self._loop.call_later(every, self._beat, every)
 
@@ -345,11 +345,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """The end of the header or frame at `at`, which is done then; `at` itself if it isn't complete."""
         if self._handshake is not None and self._handshake.peer is None:
             return self._log_in(self._handshake, data, at)
-        found = frames.find_frame(data, at, LARGEST_FRAME)
+        found = performatives.find_frame(data, at, LARGEST_FRAME)
         if found is None:
             return at
         kind, number, begin, after = found
-        if kind != frames.AMQP:
+        if kind != performatives.AMQP:
             raise CodecError("a frame of the login after it")
         if begin < after:
             self._performed(number, data, begin, after)
@@ -403,7 +403,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._is_closing:
             self._say(methods.CONNECTION_CLOSE_OK)
             return
-        self.send(frames.frame(0, performatives.CLOSE.encode()))
+        self.send(performatives.frame(0, performatives.CLOSE.encode()))
         self._close(refusal_of(error))
 
     def _close(self, refusal: PeerRefusal) -> None:

@@ -1,5 +1,5 @@
-"""Text for people: made safe to show on a terminal, in a log or on a page; numbers, lengths of time and times in words; and
-what somebody meant who misspelled a name.
+"""Text for people: made safe to show on a terminal, in a log or on a page; numbers, lengths of time and times in words;
+and what somebody meant who misspelled a name.
 
 Why: docs/decisions/0022-text-from-outside.md
 """

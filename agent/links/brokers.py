@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 from agent.amqp.connect import Connection, LastHeard, connect_any
 from agent.amqp.connection_pool import Pool, Shared
-from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.publish_tracker import PublishTracker
+from agent.amqp.data.quarantined import Capture, Room
 from agent.amqp.wire.ends import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import differ_in_passwords

@@ -20,7 +20,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names
 from agent.errors import AgentError, BrokerError, PermanentError
 from agent.links.flow_options import FlowOptions
-from agent.links.window import Window
+from agent.links.read_limits import Window
 
 FULL_PATIENCE: Final = 1.0
 BETWEEN_LOOKS: Final = 0.005

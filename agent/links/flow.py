@@ -8,13 +8,12 @@ from contextlib import suppress
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.capture import Capture, Room
-from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.move_tracker import MoveTracker
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.probe import Probes
-from agent.amqp.data.rewriting import Chooser, Rewriter
+from agent.amqp.data.quarantined import Capture, Room
+from agent.amqp.data.rewriting import Chooser, Rewriter, with_rules
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
@@ -29,8 +28,7 @@ from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, DiscardDeliveries
 from agent.links.flow_options import FlowOptions, PathMemory
-from agent.links.throttle import Throttle
-from agent.links.window import Window
+from agent.links.read_limits import Throttle, Window
 
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0

@@ -11,9 +11,8 @@ from typing import Any, Final, Protocol
 import structlog
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.publish_tracker import PublishTracker
-from agent.amqp.data.quarantined import Why, enclosed
+from agent.amqp.data.quarantined import Capture, Captured, Room, Why, enclosed
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.declares import Opener, declare, declare_on_spare, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED

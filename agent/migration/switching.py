@@ -15,7 +15,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.rewriting import Destination
-from agent.amqp.queue_head import QueueHead
+from agent.amqp.queue_messages import QueueHead
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, type_of

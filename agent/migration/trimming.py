@@ -17,7 +17,7 @@ import structlog
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.declares import declare
 from agent.amqp.failures import RESOURCE_LOCKED
-from agent.amqp.queue_head import QueueHead
+from agent.amqp.queue_messages import QueueHead
 from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.addresses.uri import AmqpUri

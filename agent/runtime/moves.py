@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from agent.amqp.connect import Connection, connect_any
-from agent.amqp.data.capture import Room
 from agent.amqp.data.publish_tracker import Counts
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination, PropertyChanges, Untouched
 from agent.amqp.declares import declare_any, is_replicated, why_not_emptied
 from agent.amqp.failures import NOT_FOUND, blames_message

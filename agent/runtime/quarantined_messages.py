@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.quarantined import Restored, Why, restored
-from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten
+from agent.amqp.data.rewriting import Delivery, Rewriter, rewritten, with_rules
 from agent.amqp.publisher import Publisher
-from agent.amqp.queue_browser import QueueBrowser, browse
+from agent.amqp.queue_messages import QueueBrowser, browse
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.uri import AmqpUri

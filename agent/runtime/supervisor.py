@@ -29,11 +29,9 @@ from agent.core.status.acknowledgements import Acknowledgement
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.bindings import BindingFollower, Federated, KnownBindings, exchanges_of, read_bindings
-from agent.downstream.consumer_follower import ConsumerFollower
-from agent.downstream.consumers import Consumers
-from agent.downstream.declaring import declare_missing
+from agent.downstream.consumers import ConsumerFollower, Consumers
 from agent.downstream.listen import Listener
-from agent.downstream.read import read_downstream
+from agent.downstream.read import declare_missing, read_downstream
 from agent.downstream.reading import Bindings, DefinitionSource, Reading
 from agent.downstream.watch import ReloadCause
 from agent.errors import AgentError, ConfigurationError, Side

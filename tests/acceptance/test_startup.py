@@ -97,7 +97,7 @@ def test_a_command_loads_few_of_our_modules(arguments: tuple[str | Path, ...], m
 @pytest.mark.parametrize("arguments", [("--help",), ("validate", "--help"), ("plan", "-h"), ("--version",)])
 def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
     ours = {module for module in imported(*arguments) if module.startswith("agent.")}
-    text = {"agent.core", "agent.core.text", "agent.core.text"}
+    text = {"agent.core", "agent.core.text"}
     statuses = {"agent.core.links", "agent.core.links.lifecycle"}  # which an option takes
     reasons = {"agent.core.rules", "agent.core.rules.names", "agent.core.rules.quarantine"}  # and which another takes
     commands = {f"agent.cli.{name}_commands" for name in ("agent", "file")}

@@ -20,7 +20,7 @@ from agent.amqp.broker_events import (
     subscribe,
 )
 from agent.amqp.wire import methods
-from agent.downstream.consumer_follower import EVENTS as CONSUMER_EVENTS
+from agent.downstream.consumers import EVENTS as CONSUMER_EVENTS
 from tests.contract.asking import Asking, Release
 from tests.lab.waiting import eventually_async
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 import pytest
 
 import agent
-from agent.amqp.data.capture import Room
-from agent.amqp.data.header_rules import with_rules
 from agent.amqp.data.held import HeldBuffers
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.quarantined import Room
+from agent.amqp.data.rewriting import Rewriter, with_rules
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import Properties
 from agent.core.fields import Table, long, text
-from tests.unit.amqp.data.test_header_rules import KINDS
+from tests.unit.amqp.data.test_rewriting import KINDS
 from tests.unit.amqp.wire.link import Link, Sent, feed, with_table
 
 AGENT: Final = next(iter(agent.__path__))

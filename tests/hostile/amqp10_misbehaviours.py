@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.types import Value
 from tests.hostile.peer import Behaviour
 from tests.hostile.peer10 import (
@@ -45,8 +45,8 @@ def error(condition: str, description: str | None = None) -> bytes:
 
 @ten
 async def mechanisms(peer: Peer10) -> None:
-    await peer.send(frames.SASL_HEADER)
-    await peer.flood(frames.frame(0, ALL_OF_IT, frames.SASL))
+    await peer.send(performatives.SASL_HEADER)
+    await peer.flood(performatives.frame(0, ALL_OF_IT, performatives.SASL))
 
 
 @ten
@@ -93,7 +93,7 @@ async def no_frames(peer: Peer10) -> None:
 @ten
 async def empty_frames(peer: Peer10) -> None:
     await peer.log_in()
-    await peer.flood(frames.EMPTY)
+    await peer.flood(performatives.EMPTY)
 
 
 @ten
@@ -306,7 +306,7 @@ async def stop_reading(peer: Peer10, heard: Heard) -> None:
     await peer.peer.reader.read(1)
     peer.peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
     while True:
-        await peer.send(frames.EMPTY * 100)
+        await peer.send(performatives.EMPTY * 100)
 
 
 async def no_credit(peer: Peer10, heard: Heard) -> None:

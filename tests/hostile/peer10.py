@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from agent.amqp10 import frames, performatives, sections
+from agent.amqp10 import performatives, sections
 from agent.amqp10.performatives import Performative, Performed
 from agent.amqp10.types import Value
 from tests.hostile.peer import AT_ONCE, Behaviour, Peer
@@ -32,7 +32,7 @@ class Heard:
 
 
 def said(performative: Performative, payload: bytes = b"", *, channel: int = 0, **values: Any) -> bytes:
-    return frames.frame(channel, performative.encode(**values) + payload)
+    return performatives.frame(channel, performative.encode(**values) + payload)
 
 
 def message(body: bytes) -> bytes:
@@ -84,20 +84,20 @@ class Peer10:
         """The next performative; heartbeats are none."""
         reader = self.peer.reader
         while True:
-            size, _, _, channel = frames.PREFIX.unpack(await reader.readexactly(frames.OVERHEAD))
-            body = await reader.readexactly(size - frames.OVERHEAD)
+            size, _, _, channel = performatives.PREFIX.unpack(await reader.readexactly(performatives.OVERHEAD))
+            body = await reader.readexactly(size - performatives.OVERHEAD)
             if body:
                 performed, after = performatives.decode(body)
                 return Heard(channel, performed, body[after:])
 
     async def greet(self) -> None:
         """The login, up to where the peer's opening is due."""
-        await self.peer.reader.readexactly(len(frames.SASL_HEADER))
-        await self.send(frames.SASL_HEADER + frames.frame(0, ALL_OF_IT, frames.SASL))
+        await self.peer.reader.readexactly(len(performatives.SASL_HEADER))
+        await self.send(performatives.SASL_HEADER + performatives.frame(0, ALL_OF_IT, performatives.SASL))
         await self.read()
-        await self.send(frames.frame(0, performatives.SASL_OUTCOME.encode(code=0), frames.SASL))
-        await self.peer.reader.readexactly(len(frames.PROTOCOL_HEADER))
-        await self.send(frames.PROTOCOL_HEADER)
+        await self.send(performatives.frame(0, performatives.SASL_OUTCOME.encode(code=0), performatives.SASL))
+        await self.peer.reader.readexactly(len(performatives.PROTOCOL_HEADER))
+        await self.send(performatives.PROTOCOL_HEADER)
 
     async def log_in(self, **values: Any) -> None:
         await self.greet()

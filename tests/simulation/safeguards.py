@@ -22,8 +22,7 @@ from agent.links.exchange.builder import Builder
 from agent.links.exchange.link import ExchangeSession
 from agent.links.exchange.upstream_objects import Canary
 from agent.links.queue.link import QueueSession
-from agent.runtime.replicas.lease_channel import LeaseChannel
-from agent.runtime.replicas.lease_deadline import LeaseDeadline
+from agent.runtime.replicas.lease_channel import LeaseChannel, LeaseDeadline
 from agent.runtime.runner import LinkRunner
 from agent.runtime.session_runner import SessionRunner
 

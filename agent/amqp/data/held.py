@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from agent.amqp.data.capture import Room
 from agent.amqp.data.prepared import ADDRESS, PUBLISH, TABLES
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Delivery, read_address
 from agent.amqp.wire import frames
 from agent.amqp.wire.properties import HEADERS, Properties

@@ -15,10 +15,10 @@ from math import inf
 from typing import Final
 
 from agent.amqp.data import header_table
-from agent.amqp.data.capture import Captured
 from agent.amqp.data.header_table import Names
 from agent.amqp.data.held import HeldBuffers, Publish
 from agent.amqp.data.prepared import PUBLISH
+from agent.amqp.data.quarantined import Captured
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.properties import Properties

@@ -22,15 +22,14 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from agent.amqp.data.capture import Capture
-from agent.amqp.data.header_rules import HeaderRules
 from agent.amqp.data.held import Received, Ways
 from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.probe import Probes, token_of
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, PublishTracker
+from agent.amqp.data.quarantined import Capture
 from agent.amqp.data.refused import RETURNS_MARK, comes_too_often
-from agent.amqp.data.rewriting import Chooser, Delivery, Destination, Rewriter, read_address, rewritten
+from agent.amqp.data.rewriting import Chooser, Delivery, Destination, HeaderRules, Rewriter, read_address, rewritten
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (

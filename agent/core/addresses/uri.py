@@ -1,5 +1,5 @@
-"""AMQP URIs with every parameter that RabbitMQ understands, and URLs of its HTTP API, or of another agent, whose token is
-the password of the URL. Only `safe` of either is ever shown.
+"""AMQP URIs with every parameter that RabbitMQ understands, and URLs of its HTTP API, or of another agent, whose token
+is the password of the URL. Only `safe` of either is ever shown.
 """
 
 from __future__ import annotations

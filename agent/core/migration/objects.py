@@ -1,5 +1,5 @@
-"""Definitions as values: each object has a key and a body, and the body is what declares it over the HTTP API. The policy
-in force of each queue and exchange, as brokers choose it.
+"""Definitions as values: each object has a key and a body, and the body is what declares it over the HTTP API. The
+policy in force of each queue and exchange, as brokers choose it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""On which terms each copy of a standby may be trimmed: what of the definitions of a source's queue and of its copy never
-allows that, or by age only, or makes less of it a proof; by those of all queues together.
+"""On which terms each copy of a standby may be trimmed: what of the definitions of a source's queue and of its copy
+never allows that, or by age only, or makes less of it a proof; by those of all queues together.
 
 Why: docs/decisions/0068-standby-trim.md
 """

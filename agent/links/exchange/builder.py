@@ -31,8 +31,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.consumer import ServedElsewhereError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.binder import Binder, LeftOut
-from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.upstream_objects import Canary, UpstreamState
+from agent.links.exchange.upstream_objects import Canary, InternalExchanges, UpstreamState
 from agent.tasks import gather_both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn

@@ -22,12 +22,11 @@ from agent.links.brokers import Brokers, Connections
 from agent.links.ends import written_uri
 from agent.links.exchange.builder import Builder
 from agent.links.exchange.deletion_monitor import DeletionMonitor
-from agent.links.exchange.internal_exchange import InternalExchanges, PluginTypes
 from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.removal import ExchangeCleanup
 from agent.links.exchange.upkeep import ExchangeUpkeep
-from agent.links.exchange.upstream_objects import UpstreamState
+from agent.links.exchange.upstream_objects import InternalExchanges, PluginTypes, UpstreamState
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.tasks import gather_both, run_until_first

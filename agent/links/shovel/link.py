@@ -13,7 +13,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener, declare
+from agent.amqp.declares import Opener, declare, ensure_queue
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
@@ -43,7 +43,6 @@ from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.shovel.delete_after import NONE, Former, Until, ack_mode
 from agent.links.shovel.headers import rewriter
-from agent.links.shovel.queues import ensure_queue
 from agent.links.shovel.stream_place import StreamPlace
 from agent.links.upkeep import Upkeep
 from agent.tasks import gather_both, run_until_first

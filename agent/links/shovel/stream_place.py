@@ -18,7 +18,7 @@ import structlog
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.declares import Opener
+from agent.amqp.declares import Opener, ensure_queue
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.publisher import NoQueueError, Publisher
 from agent.amqp.rpc import attempt, refusal
@@ -33,7 +33,6 @@ from agent.core.rules import names
 from agent.core.rules.declarations import offset_queue
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.flow import Flow
-from agent.links.shovel.queues import ensure_queue
 
 BEFORE_ALL: Final = -1  # the place in a stream of which nothing is copied yet
 EVERY: Final = 1.0  # seconds

@@ -26,8 +26,7 @@ from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, Held, Token, read_token, slot_of
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import AgentError, BrokerError, Failure, Side
-from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
-from agent.runtime.replicas.lease_deadline import TICK, LeaseDeadline, no_lease
+from agent.runtime.replicas.lease_channel import TICK, LeaseChannel, LeaseDeadline, LeasesRefusedError, no_lease
 from agent.tasks import GuardedTasks
 
 LEASES: Final = "federation-agent: leases of links"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, Message

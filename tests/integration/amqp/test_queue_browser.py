@@ -5,7 +5,7 @@ from __future__ import annotations
 import aio_pika
 import pytest
 
-from agent.amqp.queue_browser import browse
+from agent.amqp.queue_messages import browse
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.node import Node
 from tests.lab.waiting import eventually_async

@@ -8,9 +8,9 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
-from agent.amqp import queue_head
+from agent.amqp import queue_messages
 from agent.amqp.connect import connect_any
-from agent.amqp.queue_head import QueueHead
+from agent.amqp.queue_messages import QueueHead
 from agent.core.addresses.uri import parse
 from tests.lab.node import Node
 from tests.lab.waiting import eventually_async
@@ -31,7 +31,7 @@ async def test_who_holds_messages_is_alone_until_somebody_else_consumes(
     name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue_head, "PORTION", 4)
+    monkeypatch.setattr(queue_messages, "PORTION", 4)
     at = broker_on(release)
     with at.admin.temporary_vhost(name("head")) as vhost:
         at.admin.queue(vhost, "q", arguments={"x-queue-type": kind})

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agent.amqp.connect import Connection, connect
-from agent.amqp.data.capture import Room
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination, Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse

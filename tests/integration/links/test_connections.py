@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.capture import Capture
 from agent.amqp.data.publish_tracker import PublishTracker
+from agent.amqp.data.quarantined import Capture
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.declares import Opener
 from agent.amqp.wire.ends import HeartbeatMissedError
@@ -19,7 +19,7 @@ from agent.links.brokers import Brokers, Connections
 from agent.links.ends import End, reachable
 from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
-from agent.runtime.replicas.lease_deadline import no_lease
+from agent.runtime.replicas.lease_channel import no_lease
 from agent.tasks import UnexpectedErrors
 from tests.lab.node import Node
 

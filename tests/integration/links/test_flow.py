@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.amqp.data.capture import Room
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
 from agent.core.links import read_limits

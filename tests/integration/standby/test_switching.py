@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aio_pika
 import pytest
 
-from agent.amqp.queue_head import QueueHead
+from agent.amqp.queue_messages import QueueHead
 from agent.core.addresses.uri import parse
 from agent.core.rules.names import PROMOTED, SWITCHED
 from agent.definitions.sources.load import load_configuration

@@ -12,7 +12,7 @@ from agent.amqp.wire.channel import Channel, Message
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import PATIENCE, Terms
 from agent.amqp.wire.methods import Call
-from agent.amqp10 import frames, performatives, sections
+from agent.amqp10 import performatives, sections
 from agent.amqp10.performatives import Performative, Performed
 from agent.amqp10.terminus import Terminus
 from agent.amqp10.translator import Translator
@@ -104,7 +104,7 @@ class Peer:
             data = data[size:]
 
     def sasl(self, performative: Performative, **values: Any) -> None:
-        self.feed(frames.frame(0, performative.encode(**values), frames.SASL))
+        self.feed(performatives.frame(0, performative.encode(**values), performatives.SASL))
 
     def say(self, performative: Performative, payload: bytes = b"", *, channel: int = 0, **values: Any) -> None:
         self.feed(said(performative, payload, channel=channel, **values))
@@ -117,7 +117,7 @@ class Peer:
                 self.headers.append(data[at : at + 8])
                 at += 8
                 continue
-            frame = frames.find_frame(data, at, MUCH)
+            frame = performatives.find_frame(data, at, MUCH)
             assert frame is not None, "half a frame was written"
             _, channel, begin, at = frame
             if begin == at:
@@ -128,10 +128,10 @@ class Peer:
         return found
 
     async def log_in(self) -> None:
-        self.feed(frames.SASL_HEADER)
+        self.feed(performatives.SASL_HEADER)
         self.sasl(performatives.SASL_MECHANISMS, sasl_server_mechanisms=("PLAIN", "EXTERNAL", "ANONYMOUS"))
         self.sasl(performatives.SASL_OUTCOME, code=0)
-        self.feed(frames.PROTOCOL_HEADER)
+        self.feed(performatives.PROTOCOL_HEADER)
         await turn()
 
     async def open(self, **values: Any) -> Peer:
@@ -195,7 +195,7 @@ class Peer:
 
 
 def said(performative: Performative, payload: bytes = b"", *, channel: int = 0, **values: Any) -> bytes:
-    return frames.frame(channel, performative.encode(**values) + payload)
+    return performatives.frame(channel, performative.encode(**values) + payload)
 
 
 def transfer(number: int, payload: bytes, *, channel: int = 0, more: bool = False, **values: Any) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.amqp10 import frames, performatives, sections
+from agent.amqp10 import performatives, sections
 from agent.amqp10.types import NULL, Array, Value, decode, encode
 from tests.unit.amqp10.strategies import plain_scalars, plain_values
 
@@ -220,9 +220,11 @@ def test_proton_understands_our_performatives_and_we_those_of_proton(proton: Pro
         performatives.END.encode(),
         performatives.CLOSE.encode(error=refused),
     ]
-    sent = [b"".join(frames.frame(0, body) for body in bodies) for bodies in (first, second)]
+    sent = [b"".join(performatives.frame(0, body) for body in bodies) for bodies in (first, second)]
     payload = bytes(range(256)) * 3
-    done = proton("talk", (frames.PROTOCOL_HEADER + frames.EMPTY + sent[0]).hex(), sent[1].hex(), payload.hex())
+    done = proton(
+        "talk", (performatives.PROTOCOL_HEADER + performatives.EMPTY + sent[0]).hex(), sent[1].hex(), payload.hex()
+    )
     seen = done["seen"]
     assert seen.pop("properties") == "{symbol('product'): 'agent'}"
     assert "x:f" in seen.pop("filter")
@@ -235,12 +237,12 @@ def test_proton_understands_our_performatives_and_we_those_of_proton(proton: Pro
 
 
 def check_frames_of_proton(output: bytes, payload: bytes) -> None:
-    assert output[:8] == frames.PROTOCOL_HEADER
+    assert output[:8] == performatives.PROTOCOL_HEADER
     at, carried = 8, b""
     found: dict[str, performatives.Performed] = {}
     while at < len(output):
-        kind, channel, start, at = frames.find_frame(output, at, 600) or pytest.fail("a frame is cut off")
-        assert (kind, channel) == (frames.AMQP, 0)
+        kind, channel, start, at = performatives.find_frame(output, at, 600) or pytest.fail("a frame is cut off")
+        assert (kind, channel) == (performatives.AMQP, 0)
         if start < at:
             performed, end = performatives.decode(output, start, end=at)
             found.setdefault(performed.performative.name, performed)

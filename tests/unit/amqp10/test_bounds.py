@@ -11,7 +11,7 @@ import pytest
 from agent.amqp.wire import frames as wire
 from agent.amqp.wire.budget import TURN
 from agent.amqp.wire.ends import HeartbeatMissedError
-from agent.amqp10 import frames, performatives, receiving
+from agent.amqp10 import performatives, receiving
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import Clock, turn
 from tests.unit.amqp.wire.virtual_loop import VirtualLoop, in_virtual_time
@@ -139,7 +139,7 @@ async def test_frames_byte_by_byte_are_read_as_those_in_one_piece() -> None:
     assert source.bodies == [message(b"%d" % number) for number in range(3)]
 
 
-@pytest.mark.parametrize("what", [frames.EMPTY, transfer(0, b"x", more=True)])
+@pytest.mark.parametrize("what", [performatives.EMPTY, transfer(0, b"x", more=True)])
 def test_a_peer_that_speaks_lives_whatever_it_says(what: bytes) -> None:
     async def scenario() -> None:
         source = await Source.made(heartbeat=10)
@@ -164,7 +164,7 @@ async def test_empty_frames_cost_no_more_than_one() -> None:
         was(nbytes)
 
     peer.wire.buffer_updated = updated  # type: ignore[method-assign]
-    peer.feed(frames.EMPTY * 10_000)
+    peer.feed(performatives.EMPTY * 10_000)
     assert len(fed) == len(wire.HEARTBEAT_FRAME)
 
 
@@ -238,7 +238,7 @@ def test_the_peer_hears_something_in_half_of_each_interval() -> None:
         target = await Target.made(heartbeat=10)
         for _ in range(10):
             await asyncio.sleep(10)
-            target.peer.feed(frames.EMPTY)
+            target.peer.feed(performatives.EMPTY)
         target.peer.heard()
         assert target.peer.beats == 20
         await target.peer.lose()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.amqp.wire import methods
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, encode_table
-from agent.amqp10 import frames, performatives, sections, types
+from agent.amqp10 import performatives, sections, types
 from agent.amqp10.bare import NO_PROPERTIES, annotated, without_foreign_user
 from agent.amqp10.conversion.message import to_091, to_10
 from agent.amqp10.sections import find_sections
@@ -69,7 +69,7 @@ SOURCE_SAYS = [
         echo=True,
     ),
     said(performatives.DISPOSITION, role=False, first=0, last=1, settled=True),
-    frames.EMPTY,
+    performatives.EMPTY,
     said(performatives.DETACH, handle=0, closed=True, error=error),
     said(performatives.END, error=error),
     said(performatives.CLOSE, error=error),
@@ -110,10 +110,12 @@ TARGET_SAYS = [
     *SOURCE_SAYS[-4:],
 ]
 LOGIN_SAYS = [
-    frames.SASL_HEADER,
-    frames.frame(0, performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=("PLAIN", "X")), frames.SASL),
-    frames.frame(0, performatives.SASL_OUTCOME.encode(code=0), frames.SASL),
-    frames.PROTOCOL_HEADER,
+    performatives.SASL_HEADER,
+    performatives.frame(
+        0, performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=("PLAIN", "X")), performatives.SASL
+    ),
+    performatives.frame(0, performatives.SASL_OUTCOME.encode(code=0), performatives.SASL),
+    performatives.PROTOCOL_HEADER,
     said(performatives.OPEN, container_id="peer", properties=RABBITMQ, idle_time_out=1_000),
     said(performatives.BEGIN, remote_channel=0, next_outgoing_id=0, incoming_window=MUCH, outgoing_window=MUCH),
 ]
@@ -164,7 +166,7 @@ values = st.one_of(
     st.just(Value("described", (Value("ulong", 0x1D), Value("list", (Value("symbol", "amqp:x"),))))),
 )
 lists = st.builds(
-    lambda kind, items, payload, channel: frames.frame(
+    lambda kind, items, payload, channel: performatives.frame(
         channel, b"\x00\x53" + bytes((kind.code,)) + types.encode(Value("list", tuple(items))) + payload
     ),
     st.sampled_from(FRAMES),
@@ -173,13 +175,15 @@ lists = st.builds(
     st.sampled_from([0, 0, 0, 1, 9]),
 )
 lying = st.builds(
-    lambda size, offset, kind, data: frames.PREFIX.pack(size, offset, kind, 0) + data,
+    lambda size, offset, kind, data: performatives.PREFIX.pack(size, offset, kind, 0) + data,
     st.integers(0, 60) | st.sampled_from([2**18, 2**18 + 1, 2**32 - 1]),
     st.integers(0, 4) | st.just(255),
     st.integers(0, 2),
     st.binary(max_size=60),
 )
-garbage = st.lists(lists | lists | lying | st.binary(max_size=30) | st.just(frames.EMPTY), max_size=12).map(b"".join)
+garbage = st.lists(lists | lists | lying | st.binary(max_size=30) | st.just(performatives.EMPTY), max_size=12).map(
+    b"".join
+)
 
 
 @given(changes, cuts)

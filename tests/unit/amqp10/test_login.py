@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.amqp.failures import opening_failed
 from agent.amqp.wire.login import Terms
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.types import Value
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
@@ -25,7 +25,7 @@ ALL = ("PLAIN", "EXTERNAL", "ANONYMOUS")
 
 async def offered(*mechanisms: str, **wanted: Any) -> Peer:
     peer = Peer.made(**wanted)
-    peer.feed(frames.SASL_HEADER)
+    peer.feed(performatives.SASL_HEADER)
     peer.sasl(performatives.SASL_MECHANISMS, sasl_server_mechanisms=mechanisms)
     return peer
 
@@ -60,8 +60,8 @@ async def test_logins(mechanisms: tuple[Mechanism, ...], is_anonymous: bool, mec
     peer.sasl(performatives.SASL_OUTCOME, code=0)
     [opened] = peer.heard()
     assert opened["hostname"] == "vhost:v"
-    assert peer.headers == [frames.SASL_HEADER, frames.PROTOCOL_HEADER]
-    peer.feed(frames.PROTOCOL_HEADER)
+    assert peer.headers == [performatives.SASL_HEADER, performatives.PROTOCOL_HEADER]
+    peer.feed(performatives.PROTOCOL_HEADER)
     peer.say(performatives.OPEN, container_id="peer")
     await turn()
     await peer.opening
@@ -80,10 +80,10 @@ def test_a_login_in_pieces_of_any_size(cuts: list[int]) -> None:
         peer = Peer.made()
         mechanisms = performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=ALL)
         whole = [
-            frames.SASL_HEADER,
-            frames.frame(0, mechanisms, frames.SASL),
-            frames.frame(0, performatives.SASL_OUTCOME.encode(code=0), frames.SASL),
-            frames.PROTOCOL_HEADER,
+            performatives.SASL_HEADER,
+            performatives.frame(0, mechanisms, performatives.SASL),
+            performatives.frame(0, performatives.SASL_OUTCOME.encode(code=0), performatives.SASL),
+            performatives.PROTOCOL_HEADER,
             said(performatives.OPEN, container_id="peer", properties={"product": Value("string", "P")}),
         ]
         peer.feed(b"".join(whole), cuts or [1] * 1_000)
@@ -190,8 +190,10 @@ async def test_a_peer_that_hangs_up() -> None:
     ]
 
 
-MECHANISMS = frames.frame(0, performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=ALL), frames.SASL)
-OUTCOME = frames.frame(0, performatives.SASL_OUTCOME.encode(code=0), frames.SASL)
+MECHANISMS = performatives.frame(
+    0, performatives.SASL_MECHANISMS.encode(sasl_server_mechanisms=ALL), performatives.SASL
+)
+OUTCOME = performatives.frame(0, performatives.SASL_OUTCOME.encode(code=0), performatives.SASL)
 OPEN = said(performatives.OPEN, container_id="peer")
 
 
@@ -202,28 +204,33 @@ OPEN = said(performatives.OPEN, container_id="peer")
         (OUTCOME, "sasl-outcome where sasl-mechanisms was due"),
         (OPEN, "open where sasl-mechanisms was due"),
         (MECHANISMS + OPEN, "open where sasl-outcome was due"),
-        (MECHANISMS + OUTCOME + frames.PROTOCOL_HEADER + OUTCOME, "sasl-outcome where open was due"),
-        (MECHANISMS + OUTCOME + frames.PROTOCOL_HEADER + OPEN + OUTCOME, "a frame of the login after it"),
-        (frames.frame(0, performatives.SASL_CHALLENGE.encode(challenge=b"x"), 1), "sasl-challenge where sasl-mech"),
-        (frames.PREFIX.pack(2**31, 2, 1, 0), "a frame of 2147483648 bytes"),
+        (MECHANISMS + OUTCOME + performatives.PROTOCOL_HEADER + OUTCOME, "sasl-outcome where open was due"),
+        (MECHANISMS + OUTCOME + performatives.PROTOCOL_HEADER + OPEN + OUTCOME, "a frame of the login after it"),
+        (
+            performatives.frame(0, performatives.SASL_CHALLENGE.encode(challenge=b"x"), 1),
+            "sasl-challenge where sasl-mech",
+        ),
+        (performatives.PREFIX.pack(2**31, 2, 1, 0), "a frame of 2147483648 bytes"),
     ],
 )
 async def test_what_makes_no_sense(what: bytes, why: str) -> None:
     peer = Peer.made()
-    peer.feed(frames.SASL_HEADER + what)
+    peer.feed(performatives.SASL_HEADER + what)
     assert str(await end_of(peer)).startswith(f"shovel end: broken AMQP 1.0: {why}")
 
 
 async def test_a_login_is_said_once_to_a_peer_that_asks_often() -> None:
     peer = Peer.made()
-    peer.feed(frames.SASL_HEADER + MECHANISMS * 1_000)
+    peer.feed(performatives.SASL_HEADER + MECHANISMS * 1_000)
     assert len(peer.heard()) <= 1
     assert peer.wire.closed.done()
 
 
 async def test_what_follows_a_refusal_means_nothing() -> None:
     peer = await offered(*ALL)
-    peer.feed(frames.frame(0, performatives.SASL_OUTCOME.encode(code=1), frames.SASL) + OUTCOME + b"\xff" * 100)
+    peer.feed(
+        performatives.frame(0, performatives.SASL_OUTCOME.encode(code=1), performatives.SASL) + OUTCOME + b"\xff" * 100
+    )
     assert "login refused" in str(await end_of(peer))
 
 
@@ -231,7 +238,7 @@ async def test_what_follows_a_refusal_means_nothing() -> None:
 def test_a_peer_that_falls_silent_leaves_no_timer(stop_at: int) -> None:
     async def scenario() -> None:
         peer = Peer.made()
-        steps = [frames.SASL_HEADER, MECHANISMS, OUTCOME, frames.PROTOCOL_HEADER]
+        steps = [performatives.SASL_HEADER, MECHANISMS, OUTCOME, performatives.PROTOCOL_HEADER]
         peer.feed(b"".join(steps[:stop_at]))
         await turn()
         assert not peer.opening.done()

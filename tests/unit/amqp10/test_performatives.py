@@ -1,3 +1,5 @@
+"""performatives"""
+
 from __future__ import annotations
 
 import time
@@ -8,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.wire.tables import CodecError
+from agent.amqp10 import performatives
 from agent.amqp10 import performatives as p
-from agent.amqp10.performatives import BY_DESCRIPTOR, Performative, Performed, decode
+from agent.amqp10.performatives import BY_DESCRIPTOR, Performative, Performed, decode, find_frame, frame
 from agent.amqp10.types import NULL, Value, array_of, encode, encode_list
 from tests.unit.amqp10.strategies import numbers, scalars, texts, values
 
@@ -270,3 +273,62 @@ def test_sasl_carries_a_password_that_is_not_shown_by_an_error() -> None:
         with pytest.raises(CodecError) as caught:
             decode(body[:length])
         assert "secret" not in str(caught.value)
+
+
+LARGEST = 600
+
+
+@given(
+    st.integers(0, 2**16 - 1),
+    st.binary(max_size=40),
+    st.sampled_from([performatives.AMQP, performatives.SASL]),
+    st.binary(max_size=9),
+)
+def test_a_frame_is_found_where_it_is(channel: int, body: bytes, kind: int, more: bytes) -> None:
+    data = b"before" + frame(channel, body, kind) + more
+    found = find_frame(data, 6, LARGEST)
+    assert found == (kind, channel, 14, 14 + len(body))
+    for length in range(14 + len(body)):
+        assert find_frame(data[:length], 6, LARGEST) is None
+
+
+def test_a_frame_may_be_as_large_as_was_agreed() -> None:
+    data = frame(1, b"x" * (LARGEST - performatives.OVERHEAD))
+    assert find_frame(data, 0, LARGEST) == (performatives.AMQP, 1, 8, LARGEST)
+
+
+def test_a_body_begins_behind_an_extended_header() -> None:
+    data = b"\0\0\0\x0e\x03\0\0\x01" + b"more" + b"ab"
+    assert find_frame(data, 0, LARGEST) == (performatives.AMQP, 1, 12, 14)
+
+
+def test_the_heartbeat_is_a_frame_without_a_body() -> None:
+    assert find_frame(performatives.EMPTY, 0, performatives.SMALLEST) == (performatives.AMQP, 0, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "wrong"),
+    [
+        ("00000007 02 00 0000", "7 bytes"),
+        ("00000000 02 00 0000", "0 bytes"),
+        ("00000259 02 00 0000", "601 bytes is larger"),
+        ("ffffffff 02 00 0000", "larger"),
+        ("00000008 01 00 0000", "byte 4"),
+        ("00000008 03 00 0000", "byte 12"),
+        ("00000008 02 02 0000", "type 2"),
+    ],
+)
+def test_a_wrong_frame_is_refused_before_it_is_there_as_a_whole(data: str, wrong: str) -> None:
+    with pytest.raises(CodecError, match=wrong):
+        find_frame(bytes.fromhex(data), 0, LARGEST)
+
+
+@given(st.binary(max_size=30))
+def test_garbage_is_a_frame_or_an_error(data: bytes) -> None:
+    try:
+        found = find_frame(data, 0, LARGEST)
+    except CodecError:
+        return
+    if found is not None:
+        _, _, start, end = found
+        assert 8 <= start <= end <= len(data)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.performatives import Performative
 from agent.amqp10.types import Value
 from tests.unit.amqp.wire.link import turn
@@ -74,9 +74,9 @@ async def test_an_error_that_amqp_doesnt_know(kind: Performative, values: dict[s
 
 
 WRONG = [
-    frames.frame(0, b"\x00\xa3" + bytes((len(PASSWORD),)) + PASSWORD.encode() + b"\x45"),
-    frames.frame(0, b"\x00\xa1" + bytes((len(PASSWORD),)) + PASSWORD.encode() + b"\x45"),
-    frames.frame(0, performatives.BEGIN.encode(next_outgoing_id=0, incoming_window=0, outgoing_window=0)[:-1]),
+    performatives.frame(0, b"\x00\xa3" + bytes((len(PASSWORD),)) + PASSWORD.encode() + b"\x45"),
+    performatives.frame(0, b"\x00\xa1" + bytes((len(PASSWORD),)) + PASSWORD.encode() + b"\x45"),
+    performatives.frame(0, performatives.BEGIN.encode(next_outgoing_id=0, incoming_window=0, outgoing_window=0)[:-1]),
     PASSWORD.encode() * 100,
 ]
 

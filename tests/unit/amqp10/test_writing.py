@@ -11,7 +11,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import encode_table
-from agent.amqp10 import frames, performatives
+from agent.amqp10 import performatives
 from agent.amqp10.performatives import Performative
 from agent.amqp10.translator import BLOCKED_AFTER, MOST_UNREAD, MOST_WAITING
 from agent.amqp10.types import Value
@@ -389,7 +389,7 @@ async def test_a_peer_that_reads_none_of_its_answers_is_left(
     target = await Target.made()
     await target.publish(b"a")
     target.peer.translator.pause_writing()
-    asked = frames.frame(0, performative.encode(**values)) * 1_000
+    asked = performatives.frame(0, performative.encode(**values)) * 1_000
     rounds = 0
     while not target.peer.wire.closed.done():
         target.peer.feed(asked)
@@ -402,7 +402,7 @@ async def test_a_peer_that_reads_none_of_its_answers_is_left(
 async def test_a_peer_that_reads_late_is_not() -> None:
     target = await Target.made()
     await target.publish(b"a")
-    unsettled = frames.frame(
+    unsettled = performatives.frame(
         0, performatives.DISPOSITION.encode(role=True, first=0, state=performatives.ACCEPTED.encode())
     )
     for _ in range(100):
@@ -423,7 +423,7 @@ async def test_what_is_much_larger_than_any_broker_says_isnt_read(items: bytes, 
     )
     fields = b"\xa1\x01n\x43\x41" + b"\x40" * 10 + properties + content
     attach = b"\x00\x53\x12\xd0" + (len(fields) + 4).to_bytes(4, "big") + (14).to_bytes(4, "big") + fields
-    target.peer.feed(frames.frame(0, attach))
+    target.peer.feed(performatives.frame(0, attach))
     assert "bytes: at most 32768 are read" in target.peer.error
 
 

@@ -20,7 +20,7 @@ from agent.core.model import AckMode
 from agent.errors import BrokerError
 from agent.links.consumer import Consumer
 from agent.links.flow_options import FlowOptions, PathMemory
-from agent.links.window import Window
+from agent.links.read_limits import Window
 from tests.unit.amqp.wire.link import Link, Sent, calls, feed, turn
 
 TERMS = Terms("upstream origin", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)

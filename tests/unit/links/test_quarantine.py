@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.capture import Captured
+from agent.amqp.data.quarantined import Captured
 from agent.amqp.data.rewriting import Delivery, Destination
 from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import TransientError

@@ -17,7 +17,7 @@ from agent.core.replicas.sharing import LEASE
 from agent.core.replicas.slots import slot_of
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import BrokerError
-from agent.runtime.replicas.lease_deadline import SURELY_KEPT
+from agent.runtime.replicas.lease_channel import SURELY_KEPT
 from agent.runtime.replicas.replica import NO_ACCESS_FOR, GroupLinks, Replica
 from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.simulation.loop import SimulatedLoop, run

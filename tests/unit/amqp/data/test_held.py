@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import methods
 from agent.core.model import AckMode

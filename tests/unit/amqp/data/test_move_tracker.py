@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.move_tracker import MoveTracker
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Delivery, Destination, Untouched
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import HEADERS, Properties

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.publish_tracker import MOST_UNSETTLED
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.refused import FIRST_PAUSE, LONGEST_PAUSE
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import HEADERS, Properties

@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from agent.amqp.data.capture import MOST_NOTED, Captured, Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.quarantined import MOST_NOTED, Captured, Room
 from agent.amqp.data.refused import MOST_RETURNS
 from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import methods

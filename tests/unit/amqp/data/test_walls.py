@@ -10,8 +10,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from agent.amqp.data.capture import Captured, Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.quarantined import Captured, Room
 from agent.amqp.wire import methods
 from agent.core.links.refusals import LONGEST
 from tests.unit.amqp.wire.link import Link, Sent, turn

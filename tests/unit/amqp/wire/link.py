@@ -11,9 +11,9 @@ from typing import Any
 import pamqp.base
 import pamqp.frame
 
-from agent.amqp.data.capture import Room
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.poison_check import PoisonCheck
+from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Chooser
 from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker, Rewriter
 from agent.amqp.wire import frames, methods

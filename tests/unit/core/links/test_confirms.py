@@ -7,7 +7,6 @@ from collections.abc import Callable
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.core.links.confirms import FEW, LARGEST_OFFSET, Confirms, NeverPublishedError, StreamOffsets

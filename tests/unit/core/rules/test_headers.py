@@ -13,7 +13,7 @@ from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.rules.headers import MOST_BYTES, MOST_RULES, PROBE, problem_of_removed, problem_of_set, size_of
-from tests.unit.amqp.data.test_header_rules import KINDS
+from tests.unit.amqp.data.test_rewriting import KINDS
 from tests.unit.amqp.wire.link import with_table
 
 X = fields.text("x")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from agent.core import fields
 from agent.core.fields import Field, Table

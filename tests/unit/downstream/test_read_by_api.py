@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.addresses import uri
 from agent.core.model import Definitions, LinkKind, NativeLink, VhostDefinitions
-from agent.downstream.read_native import NativeShovels, look_for_plugin
+from agent.downstream.read_by_api import NativeShovels, look_for_plugin
 from agent.management.client import ManagementClient
 from tests.unit.core.some_links import shovel_link
 from tests.unit.runtime.http_api import http_api

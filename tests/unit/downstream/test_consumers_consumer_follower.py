@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from agent.amqp.broker_events import BrokerEvent
-from agent.downstream.consumer_follower import ConsumerFollower
-from agent.downstream.consumers import LATE, Consumers
+from agent.downstream.consumers import LATE, ConsumerFollower, Consumers
 from agent.downstream.listen import Listener
 from agent.management.answers import ConsumerAnswer
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
