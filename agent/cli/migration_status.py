@@ -17,7 +17,7 @@ from agent.core.migration.verdict import MoveVerdict, SourceVerdict
 from agent.core.text import counted, rfc3339
 
 if TYPE_CHECKING:
-    from agent.definitions.sources.migration import Migration
+    from agent.definitions.sources.load import Migration
     from agent.management.changing import FencingClient
     from agent.migration.fencing import FenceAccount
 

@@ -17,7 +17,7 @@ from agent.core.migration.releases import Objection, ObjectionKind
 from agent.core.text import counted, listed
 
 if TYPE_CHECKING:
-    from agent.definitions.sources.migration import Migration
+    from agent.definitions.sources.load import Migration
     from agent.migration.copying import CopyAccount
 
 MOST_ACTIONS: Final = 20
@@ -31,7 +31,7 @@ _PLURALS: Final = {ObjectKind.POLICY: "policies"}
 
 def load(file: Path) -> Migration:
     """The migration file, whose warnings are printed. Raises ConfigurationError."""
-    from agent.definitions.sources.migration import load_migration
+    from agent.definitions.sources.load import load_migration
 
     migration = load_migration(str(file), environment=os.environ)
     output.complain(*(str(problem) for problem in migration.warnings))

@@ -241,7 +241,7 @@ def run(
     started again. What `copy` makes at the target meanwhile moves, too. Exit status: as of `run`, or 4 if it can't
     begin.
     """
-    from agent.cli import migrate_run as moving
+    from agent.cli import migrate as moving
 
     return moving.move(
         file, back=False, out=write, listen=listen, export=status_export, log_format=log_format, log_level=log_level
@@ -264,7 +264,7 @@ def rollback(
 
     The agent of `run` has to be stopped before.
     """
-    from agent.cli import migrate_run as moving
+    from agent.cli import migrate as moving
 
     return moving.move(
         file, back=True, out=write, listen=listen, export=status_export, log_format=log_format, log_level=log_level

@@ -21,8 +21,8 @@ import structlog
 import uvloop
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
-from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
+from agent.cli.signals import STOPPED_WITHIN, StopDeadline
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
 from agent.definitions.models.settings import listen_of
 from agent.definitions.sources.load import Configuration, load_configuration
@@ -80,7 +80,7 @@ async def _run(
     waits_at: HttpSettings | None = None,
     follow: Follow | None = None,
 ) -> None:
-    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
+    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=STOPPED_WITHIN))
     stop = _stop_signal(deadline)
     raise_descriptor_limit()
     gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is

@@ -182,8 +182,8 @@ class _Promoting:
     async def _switch_over(
         self, promotion: Promotion, seen: dict[str, Any] | None, alone: list[Connection], *, is_dry: bool
     ) -> Switchover:
-        from agent.migration.clients import refusal_of
         from agent.migration.promoting import end_standby
+        from agent.migration.reading import refusal_of
         from agent.migration.switch_record import Switchover
         from agent.migration.switching import SwitchingOver
 

@@ -12,11 +12,18 @@ from typing import Any
 
 from agent.cli import output
 from agent.core.text import counted, listed
-from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
 from agent.core.topology.findings import Arrival, Part, Reduction, TopologyFindings, examine, ranges
-from agent.core.topology.graph import Carrier, Graph, Hop
-from agent.core.topology.linking import UnknownUpstream, carriers_of, graph_of, unknown_upstreams
-from agent.core.topology.members import Address, Member, name_clusters, names_of
+from agent.core.topology.graph import Carrier, Graph, Hop, as_dot, as_svg, carrier_label, end_label, label
+from agent.core.topology.members import (
+    Address,
+    Member,
+    UnknownUpstream,
+    carriers_of,
+    graph_of,
+    name_clusters,
+    names_of,
+    unknown_upstreams,
+)
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import UsageError
 

@@ -1,17 +1,23 @@
-"""Reads the definitions of a cluster's vhosts over its HTTP API."""
+"""What the HTTP APIs of two clusters show: the definitions of their vhosts, and the clients that are connected, of
+which there may be none while messages change sides.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from agent.amqp.connect import PRODUCT
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects, queue_key, release_of
 from agent.core.settings import DownstreamSettings
+from agent.core.text import listed
 from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
 from agent.errors import PermanentError, TransientError
+from agent.management.answers import ClientAnswer
 from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
 from agent.management.transport import TooLargeError
@@ -95,3 +101,47 @@ async def _parameters(client: ManagementClient, vhosts: set[str]) -> tuple[tuple
     except TooLargeError:
         return None
     return tuple((each["vhost"], each["component"], each["name"]) for each in found if each["vhost"] in vhosts)
+
+
+LONGEST_NAME: Final = 255
+MOST_NAMED: Final = 5
+
+
+async def clients_of(client: ManagementClient, where: str, vhosts: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Those of the vhosts, but for agents' own connections, whose users each vhost has. Raises BrokerError."""
+    await _demand_sight(client, where)
+    return [
+        f"{_described(each)} in vhost {vhost!r} of the {where}"
+        for vhost, users in vhosts.items()
+        for each in await client.clients(vhost)
+        if not is_ours(each, users)
+    ]
+
+
+def refusal_of(clients: Sequence[str]) -> str:
+    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
+
+
+async def _demand_sight(client: ManagementClient, where: str) -> None:
+    """Raise PermanentError if others' connections aren't shown to the user."""
+    if not (await client.whoami()).sees_others:
+        raise PermanentError(
+            f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag monitoring"
+        )
+
+
+def is_ours(client: ClientAnswer, users: AbstractSet[str]) -> bool:
+    user: Any = client.get("user")
+    return _property(client, "product") == PRODUCT and isinstance(user, str) and user in users
+
+
+def _described(client: ClientAnswer) -> str:
+    name = _property(client, "connection_name")
+    named = f" ({name[:LONGEST_NAME]})" if isinstance(name, str) and name else ""
+    user, host = (str(client.get(each, "?"))[:LONGEST_NAME] for each in ("user", "peer_host"))
+    return f"user {user!r} of host {host}{named}"
+
+
+def _property(client: ClientAnswer, name: str) -> Any:
+    properties: Any = client.get("client_properties")
+    return properties.get(name) if isinstance(properties, dict) else None

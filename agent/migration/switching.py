@@ -28,8 +28,7 @@ from agent.core.text import counted, listed
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
-from agent.migration.clients import clients_of
-from agent.migration.reading import ClusterPair, depths_of, read_cluster, read_operator_policies
+from agent.migration.reading import ClusterPair, clients_of, depths_of, read_cluster, read_operator_policies
 from agent.migration.standby import SWITCHOVER, promoted
 from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies

@@ -12,8 +12,7 @@ from typing import Final, Protocol
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
-from agent.core.links.histogram import Histogram
-from agent.core.links.lag import NO_LAG, LagDescription, describe_lag, seconds_behind
+from agent.core.links.lag import NO_LAG, Histogram, LagDescription, describe_lag, seconds_behind
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.reasons import reason_of, word_of
 from agent.core.links.upstream_account import NOTHING, Compared

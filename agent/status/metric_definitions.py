@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent.core.links.histogram import Histogram
+from agent.core.links.lag import Histogram
 from agent.core.links.lifecycle import Status
 from agent.core.links.reasons import WORDS
 from agent.core.model import LinkKind

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.definitions.sources.migration import load_migration
+from agent.definitions.sources.load import load_migration
 from tests.acceptance.command import COMMAND, DEADLINE, ROOT, Done, federation_agent
 from tests.lab.lab import Lab
 from tests.lab.node import Node

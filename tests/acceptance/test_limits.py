@@ -10,7 +10,7 @@ from agent import look_up, network
 from agent.amqp import connect, connection_pool
 from agent.amqp.wire import channel, login
 from agent.check import trial
-from agent.cli import check, deadline, file_commands
+from agent.cli import check, file_commands, signals
 from agent.core import fields
 from agent.core.addresses import uri
 from agent.core.links import read_limits, waits
@@ -109,7 +109,7 @@ def row(what: str) -> str:
             "a retry after a refusal",
             [f"{waits.slow_delay(0.0, 0.0):g} to {seconds(waits.slow_delay(0.0, 1.0))}"],
         ),
-        ("stopping the agent", [seconds(deadline.SECONDS), f"status {deadline.NOT_STOPPED}"]),
+        ("stopping the agent", [seconds(signals.STOPPED_WITHIN), f"status {signals.NOT_STOPPED}"]),
         ("events of a link that the agent remembers", [f"{history.TRANSITIONS}"]),
         (
             "what waits for the export's disk",

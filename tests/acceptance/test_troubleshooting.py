@@ -13,7 +13,6 @@ import yaml
 from agent.check.findings import Topic
 from agent.cli import (
     agent_commands,
-    deadline,
     file_commands,
     main,
     migrate,
@@ -21,6 +20,7 @@ from agent.cli import (
     move,
     options,
     quarantine,
+    signals,
     standby,
     status,
 )
@@ -90,7 +90,7 @@ def test_each_exit_status_has_an_entry() -> None:
         "status": {status.DEGRADED, status.DOWN, status.UNKNOWN},
         "links": {agent_commands.DOWNSTREAM_UNREAD},
         "alive": {agent_commands.NOT_ALIVE},
-        "run": {deadline.NOT_STOPPED, options.BAD_CONFIGURATION},
+        "run": {signals.NOT_STOPPED, options.BAD_CONFIGURATION},
         "validate": {options.BAD_CONFIGURATION},
         "check": {options.TROUBLE_WITH_BROKERS},
         "topology": {options.TROUBLE_WITH_BROKERS},

@@ -12,14 +12,13 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline.reading import lifetimes, parsing, thinning
+from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import literal_table
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.incidents import incidents as found_incidents
 from agent.pipeline.tables.incidents import outages
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
-from agent.pipeline.tables.standby import standby
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, standby
 from agent.pipeline.tables.traffic import account, cells
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline import reference
@@ -46,7 +45,7 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     thinning.thin(parsing.read(spark, paths)).write.parquet(str(tmp_path / "kept"))
     lines = spark.read.schema(KEPT_LINES).parquet(str(tmp_path / "kept")).where("why is null").persist()
     links = link_attributes(lines.where("link is not null and type != 'standby'")).persist()
-    every = lifetimes.with_lives(lines, lifetimes.lives(lines, within)).persist()
+    every = thinning.with_lives(lines, thinning.lives(lines, within)).persist()
     stood = standby(agent_reports(every.where("type = 'standby'"), within), within).orderBy("group", "start").collect()
     placed = every.where("type != 'standby'")
     found = intervals(agent_reports(placed, within), links, within).persist()

@@ -16,7 +16,6 @@ import typer
 
 from agent.cli import (
     agent_commands,
-    deadline,
     file_commands,
     migrate,
     migration_status,
@@ -24,6 +23,7 @@ from agent.cli import (
     options,
     quarantine,
     remote,
+    signals,
     standby,
     status,
 )
@@ -59,7 +59,7 @@ EXIT_STATUSES: Final = {
     quarantine: ("NOT_ALL", "NO_MESSAGE"),
     standby: ("NOT_IN_STEP", "LEFT", "NO_STANDBY"),
     status: ("FINE", "DEGRADED", "DOWN", "UNKNOWN"),
-    deadline: ("NOT_STOPPED",),
+    signals: ("NOT_STOPPED",),
 }
 VARIABLES: Final = (options.CONFIG_VARIABLE, agent_commands.URL_VARIABLE, remote.TOKEN_VARIABLE)
 METHODS: Final = ("get", "post", "delete")

@@ -22,7 +22,7 @@ ALLOWED: Final = {
     ("links/exchange/link.py", "ExchangeSession.open"): "awaits the connections and the flow",
     ("migration/copying.py", "copy"): "awaits all, and raises the first error",
     ("migration/switching.py", "SwitchingOver._each"): "awaits all, and raises the first error",
-    ("migration/rehearsing.py", "_in_any_case"): "awaits it, also once it is cancelled",
+    ("migration/copying.py", "_in_any_case"): "awaits it, also once it is cancelled",
 }
 
 

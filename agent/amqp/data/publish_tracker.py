@@ -19,7 +19,7 @@ from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
-from agent.core.links.histogram import Histogram
+from agent.core.links.lag import Histogram
 from agent.core.links.refusals import Refusals
 from agent.core.model import AckMode
 from agent.core.rules.quarantine import QuarantineReason

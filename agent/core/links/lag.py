@@ -1,9 +1,14 @@
 """The lag of a link: the messages that wait upstream, the time in which nothing was confirmed, and the probes that
-measure how long a message takes; and from when on it is critical (`lag-critical`)."""
+measure how long a message takes; and from when on it is critical (`lag-critical`). Durations of messages are
+counted in cumulative buckets.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from agent.core.text import counted, in_full, in_words
@@ -211,3 +216,28 @@ def held_to(limit: str) -> str:
 
 def _per_second(rate: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.1f}/s"
+
+
+class Histogram:
+    """`bounds` are the upper, inclusive ends of the buckets; longer durations than the last are counted too."""
+
+    __slots__ = ("_counts", "bounds", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.sum = 0.0
+        self._counts = [0] * (len(self.bounds) + 1)
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    def add(self, other: Histogram) -> None:
+        """Add the counts of a histogram with the same bounds."""
+        self.sum += other.sum
+        self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
+
+    @property
+    def cumulative(self) -> Iterator[int]:
+        """The number of durations up to each bound, and the total at the end."""
+        return accumulate(self._counts)

@@ -19,9 +19,17 @@ from agent.core.migration.objects import (
     policy_key,
     vhost_key,
 )
-from agent.core.migration.releases import MIRRORING, Objection, ObjectionKind, adapted, as_quorum
+from agent.core.migration.releases import (
+    MIRRORING,
+    Objection,
+    ObjectionKind,
+    PolicyNames,
+    adapted,
+    as_quorum,
+    of_policies,
+    traps,
+)
 from agent.core.migration.selection import ChosenObjects
-from agent.core.migration.traps import PolicyNames, of_policies, traps
 
 
 class MigrationVerb(StrEnum):

@@ -1,4 +1,6 @@
-"""A configuration file, with the exports that it names → settings and definitions, or all its problems."""
+"""A configuration file, with the exports that it names → settings and definitions; a migration file → its two
+clusters and what it selects. Or all problems of either.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from agent.core.migration.selection import VhostSelection
 from agent.core.model import Definitions, VhostState
-from agent.core.settings import HttpSettings, Settings
+from agent.core.settings import DownstreamSettings, HttpSettings, Settings
 from agent.core.text import did_you_mean
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
@@ -24,6 +27,7 @@ from agent.definitions.document.findings import (
 )
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
+from agent.definitions.models.migration import MigrationModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
 from agent.definitions.models.standby import StandbyModel
 from agent.definitions.models.validation import AnyModel, check
@@ -38,6 +42,7 @@ from agent.read_file import read_file
 
 if TYPE_CHECKING:
     from agent.core.standby.settings import StandbySettings
+
 
 FREE = "x-"
 """The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""
@@ -267,3 +272,25 @@ _AN_EXPORT = (
 )
 _NEEDS = "at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The contents of a migration file; its representation shows no address."""
+
+    source: DownstreamSettings = field(repr=False)
+    target: DownstreamSettings = field(repr=False)
+    vhosts: Mapping[str, VhostSelection] = field(repr=False)
+    warnings: tuple[Problem, ...] = ()
+    files: frozenset[str] = field(default=frozenset(), repr=False)
+    written: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The file with its references, rather than what they stand for."""
+
+
+def load_migration(path: str, *, environment: Mapping[str, str]) -> Migration:
+    """Raises ConfigurationError with all problems."""
+    document = OpenDocument(path, environment, needs="the keys 'source', 'target' and 'vhosts'")
+    model, spot, warnings = document.checked(MigrationModel)
+    vhosts = {name: each.to_core(spot.at("vhosts", name)) for name, each in model.vhosts.items()}
+    ends = model.source.to_core(), model.target.to_core()
+    return Migration(*ends, vhosts, warnings, document.files, document.as_written())

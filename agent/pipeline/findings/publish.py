@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings import availability, failures, standby, traffic
+from agent.pipeline.findings import availability, failures, traffic
 from agent.pipeline.findings.model import ClusterMove, Disruption, LinkTime, ReportFindings, StandbyTime, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
@@ -69,7 +69,7 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
         lambda: traffic.traffic(tables),
         lambda: (availability.objectives(tables), availability.worst_budgets(tables, most=BUDGETS_SHOWN)),
         lambda: traffic.account(tables),
-        lambda: standby.standbys(tables, most=GROUPS_SHOWN),
+        lambda: availability.standbys(tables, most=GROUPS_SHOWN),
         lambda: traffic.moves(tables, most=GROUPS_SHOWN),
     )
     if not whole.links:

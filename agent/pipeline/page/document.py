@@ -12,8 +12,7 @@ from agent.pipeline.page.formatting import TO, Calendar, count, plural
 from agent.pipeline.page.links import heat_maps, timelines
 from agent.pipeline.page.markup import Markup, element, join, nothing, section
 from agent.pipeline.page.moves import moves, standbys
-from agent.pipeline.page.objectives import objectives
-from agent.pipeline.page.overview import incidents, overview
+from agent.pipeline.page.overview import incidents, objectives, overview
 
 _SECTIONS: Final = (
     ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),

@@ -20,16 +20,15 @@ from agent.core.export_event import EventType
 from agent.pipeline import files
 from agent.pipeline.objectives import Objective
 from agent.pipeline.options import Options
-from agent.pipeline.reading import lifetimes
+from agent.pipeline.reading import thinning
 from agent.pipeline.reading.ledger import ExistingTables, Ledger
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import LINK, LINK_ATTRIBUTES, SECOND
 from agent.pipeline.spark import Cache, begin_step, in_parallel
 from agent.pipeline.tables.availability import availability, edges
 from agent.pipeline.tables.incidents import incidents, outages, with_outages
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
+from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, standby
 from agent.pipeline.tables.slo import slo
-from agent.pipeline.tables.standby import standby
 from agent.pipeline.tables.traffic import account, cells, traffic, with_other_consumers
 from agent.pipeline.window import Bounds, day_of, first_and_last_day, hour_table, seconds, start_of_day
 
@@ -129,7 +128,7 @@ def _write_good(store: Store, options: Options, objectives: Sequence[Objective],
     is_of_standby = fn.col("type") == EventType.STANDBY
     links = cache(link_attributes(lines.where(fn.col("link").isNotNull() & ~is_of_standby)))
     # A link's own attributes are kept once, not with each of its lines.
-    all_placed = cache(lifetimes.with_lives(lines.drop(*LINK_ATTRIBUTES), lifetimes.lives(lines, within)))
+    all_placed = cache(thinning.with_lives(lines.drop(*LINK_ATTRIBUTES), thinning.lives(lines, within)))
     placed = all_placed.where(~is_of_standby)
     found = cache(intervals(agent_reports(placed, within), links, within))
     gap = round(options.merge_gap.total_seconds() * SECOND)

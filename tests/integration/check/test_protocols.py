@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agent.check.configuration import judge_protocols
 from agent.check.context import BrokerApis, BrokerFacts, CheckContext, LinkEnds, upstream
 from agent.check.findings import Finding, FindingLevel
-from agent.check.protocols import judge_protocols
 from agent.core.addresses import uri
 from agent.core.links.plan import Outlook, PlannedLink
 from tests.integration.check.some_brokers import Answers, api

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline.reading import lifetimes, parsing, thinning
+from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.schema import KEPT_LINES, SECOND
 from agent.pipeline.spark import settings_for_rows
 from agent.pipeline.tables.traffic import cells
@@ -24,5 +24,5 @@ def gains(spark: SparkSession, directory: Path, *lines: dict[str, Any]) -> DataF
 
 def placed_gains(read: DataFrame, *, lines: int) -> DataFrame:
     with settings_for_rows(read.sparkSession, rows=lines) as keep:
-        placed = keep(lifetimes.with_lives(read, lifetimes.lives(read, WITHIN)))
+        placed = keep(thinning.with_lives(read, thinning.lives(read, WITHIN)))
         return keep(cells(placed, WITHIN))

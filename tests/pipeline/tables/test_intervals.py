@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline.reading import lifetimes, parsing, thinning
+from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline.lines import START, heartbeats, line, write
@@ -209,7 +209,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     file = write(directory, *(grouped(one, case) for case, told in CASES.items() for one in told.lines))
     lines = thinning.thin(parsing.read(spark, [str(file)])).where("why is null").persist()
     within = Bounds(micros(START), micros(START) + round(END * 1_000_000))
-    placed = lifetimes.with_lives(lines, lifetimes.lives(lines, within))
+    placed = thinning.with_lives(lines, thinning.lives(lines, within))
     links = link_attributes(lines.where("link is not null"))
     spans: dict[str, list[Span]] = {case: [] for case in CASES}
     for row in intervals(agent_reports(placed, within), links, within).orderBy("group", "start").collect():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -52,3 +55,33 @@ def test_a_terminal_that_closes_is_ignored_where_that_was_asked_for() -> None:
         assert until_signal(work(), 130) == "done"
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+SCRIPT = """
+import asyncio, time
+from agent.cli.signals import StopDeadline
+
+async def work() -> None:
+    deadline = StopDeadline(lambda: print("not stopped", flush=True), seconds={seconds}, for_threads=0.1)
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+    deadline.start()
+    {then}
+
+asyncio.run(work())
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "seconds", "status", "output"),
+    [
+        ("deadline.settled()", 60.0, 0, ""),
+        ("await asyncio.sleep(60)", 0.1, 1, "not stopped"),
+        ("time.sleep(60)", 0.1, 1, "not stopped"),
+    ],
+)
+def test_a_thread_that_hangs_keeps_no_process(then: str, seconds: float, status: int, output: str) -> None:
+    begun = time.monotonic()
+    script = SCRIPT.format(then=then, seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout.strip()) == (status, output)
+    assert time.monotonic() - begun < 20

@@ -26,8 +26,16 @@ from agent.core.model import (
 )
 from agent.core.topology.graph import Carrier, Hop, Node
 from agent.core.topology.graph import CarrierEnd as End
-from agent.core.topology.linking import Directory, carriers_of, graph_of
-from agent.core.topology.members import Address, Member, example, name_clusters, names_of
+from agent.core.topology.members import (
+    Address,
+    Directory,
+    Member,
+    carriers_of,
+    example,
+    graph_of,
+    name_clusters,
+    names_of,
+)
 from agent.errors import Place
 
 HERE = Place("test")

@@ -22,9 +22,8 @@ from agent.core.model import (
     QueueSource,
 )
 from agent.definitions.document.findings import Path
-from agent.definitions.document.json_text import JsonText
 from agent.definitions.models.downstream_objects import NO_FEDERATION
-from agent.definitions.sources.exports import Export, read_export
+from agent.definitions.sources.exports import Export, JsonText, read_export
 from agent.errors import ConfigurationError
 
 EXPORT: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.topology.linking import UnknownUpstream, unknown_upstreams
+from agent.core.topology.members import UnknownUpstream, unknown_upstreams
 from tests.unit.core.topology.test_members import member
 
 HERE = "amqp://127.0.0.1:5672"

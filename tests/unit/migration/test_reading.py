@@ -11,7 +11,7 @@ from aiohttp import web
 from agent.core.addresses import uri
 from agent.errors import PermanentError
 from agent.management.client import ManagementClient
-from agent.migration.clients import clients_of
+from agent.migration.reading import clients_of
 from tests.unit.migration.http_api import served
 
 OURS = {"product": "federation-agent"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from agent.core.topology.drawing import as_dot, as_svg
-from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Hop, Node
+from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Hop, Node, as_dot, as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 GRAPH = Graph(

@@ -12,7 +12,7 @@ from agent.core.migration.objects import ObjectKind
 from agent.core.migration.selection import MovedBy
 from agent.definitions.models.migration import MigrationModel
 from agent.definitions.schema import build_schema
-from agent.definitions.sources.migration import Migration, load_migration
+from agent.definitions.sources.load import Migration, load_migration
 from agent.errors import ConfigurationError
 
 ENDS = """\
