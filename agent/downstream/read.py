@@ -96,7 +96,7 @@ def _joined(exported: Mapping[str, VhostState], seen: Iterable[_Look]) -> dict[s
     return states
 
 
-NAME: Final = "federation-agent: declaring exchanges"
+DECLARING_NAME: Final = "federation-agent: declaring exchanges"
 
 
 async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
             if name in standing:
                 continue
             try:
-                async with await connect_any(inside, where=WHERE, name=NAME) as connection:
+                async with await connect_any(inside, where=WHERE, name=DECLARING_NAME) as connection:
                     await _declare(connection, declared.exchange)
             except BrokerError as error:
                 notes.append(f"{declared.place}: exchange {name!r} can't be declared: {one_line(str(error))}")

@@ -50,7 +50,7 @@ class MoveOptions:
 
     queue: str
     destination: Destination | None = None
-    choice: HeaderChoice = moves.ALL
+    choice: HeaderChoice = moves.EVERYTHING
     until_empty: bool = False
     limit: int | None = None
     scan: int = USUALLY_HELD
@@ -73,8 +73,8 @@ class MoveOptions:
 class StripDeaths(Untouched):
     """Removes the headers that brokers add to dead letters."""
 
-    marks = tuple(map(short_string, moves.FAMILY))
-    _names = Names(*moves.FAMILY)
+    marks = tuple(map(short_string, moves.DEATH_HEADERS))
+    _names = Names(*moves.DEATH_HEADERS)
 
     def rewrite(self, headers: bytes, _: Delivery) -> bytes:
         return header_table.without(headers, self._names)

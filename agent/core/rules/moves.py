@@ -19,7 +19,7 @@ from agent.errors import BrokerError
 
 DEATHS: Final = "x-death"
 _FIRST_QUEUE, _FIRST_REASON = "x-first-death-queue", "x-first-death-reason"
-FAMILY: Final = (
+DEATH_HEADERS: Final = (
     DEATHS,
     *(f"x-{which}-death-{part}" for which in ("first", "last") for part in ("exchange", "queue", "reason")),
 )
@@ -77,7 +77,7 @@ class HeaderChoice:
 
     @property
     def is_of_all(self) -> bool:
-        return self == ALL
+        return self == EVERYTHING
 
     def takes(self, headers: Table) -> bool:
         if (self.reason or self.died_in) and not any(
@@ -87,7 +87,7 @@ class HeaderChoice:
         return all(_shown(fields.get(headers, name)) == value for name, value in self.match)
 
 
-ALL: Final = HeaderChoice()
+EVERYTHING: Final = HeaderChoice()
 
 
 def _shown(value: Field | None) -> str | None:

@@ -21,8 +21,7 @@ from agent.pipeline.findings.report_tables import LONGEST, ReportTables, shorten
 from agent.pipeline.objectives import ALARMS
 from agent.pipeline.schema import LINK, SECOND, Bucket
 from agent.pipeline.spark import literal_table
-from agent.pipeline.tables.availability import availability_share
-from agent.pipeline.tables.slo import BURNS
+from agent.pipeline.tables.availability import BURNS, availability_share
 from agent.pipeline.window import Bounds
 
 WORST_OF_GROUP: Final = 5

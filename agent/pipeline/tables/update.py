@@ -25,10 +25,9 @@ from agent.pipeline.reading.ledger import ExistingTables, Ledger
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import LINK, LINK_ATTRIBUTES, SECOND
 from agent.pipeline.spark import Cache, begin_step, in_parallel
-from agent.pipeline.tables.availability import availability, edges
+from agent.pipeline.tables.availability import availability, edges, slo
 from agent.pipeline.tables.incidents import incidents, outages, with_outages
 from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes, standby
-from agent.pipeline.tables.slo import slo
 from agent.pipeline.tables.traffic import account, cells, traffic, with_other_consumers
 from agent.pipeline.window import Bounds, day_of, first_and_last_day, hour_table, seconds, start_of_day
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.fields import Field, Table, array, boolean, long, table, text
-from agent.core.rules.moves import ALL, Death, HeaderChoice, deaths, first_death, origin
+from agent.core.rules.moves import EVERYTHING, Death, HeaderChoice, deaths, first_death, origin
 
 names = st.sampled_from(["a", "b", "c"])
 reasons = st.sampled_from(["rejected", "expired"])
@@ -74,7 +74,7 @@ def test_one_death_has_all_that_is_asked_for(history: list[Death], reason: str, 
     assert HeaderChoice(reason).takes(headers) is any(each.reason == reason for each in history)
     assert HeaderChoice(died_in=queue).takes(headers) is any(each.queue == queue for each in history)
     assert HeaderChoice(reason, queue).takes(headers) is any(each[:2] == (queue, reason) for each in history)
-    assert ALL.takes(headers)
+    assert EVERYTHING.takes(headers)
 
 
 def test_headers_match_as_they_are_written_on_a_command_line() -> None:
