@@ -35,7 +35,7 @@ from agent.core.settings import AgentSettings, HttpSettings, StatusExportSetting
 from agent.core.text import counted, listed
 from agent.definitions.models.settings import listen_of
 from agent.errors import AgentError, BrokerError, Place, UsageError
-from agent.migration.running import MovingConfiguration, move_of, read_both, refuse_what_cant_begin, write
+from agent.migration.running import MovingConfiguration, move_of, read_both, refuse_what_cant_begin, write_move
 
 if TYPE_CHECKING:
     from agent.definitions.sources.load import Migration
@@ -180,7 +180,7 @@ def move(
     moving = MovingConfiguration(str(file), os.environ, read, back, agent)
     step = "rollback" if back else "run"
     if out is not None:
-        write(out, moved, moving.load(), step=step, environment=os.environ)
+        write_move(out, moved, moving.load(), step=step, environment=os.environ)
         output.say(f"{out}: written; with it, an agent {moved}")
         return OK
     output.complain(f"{moved}; stop with Ctrl-C or SIGTERM")

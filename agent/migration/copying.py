@@ -208,12 +208,12 @@ class Follower:
         return CopyRound(plan, account)
 
 
-_AGED: Final = timedelta(hours=1)
-_DEADLINE: Final = 1_200.0
+_LEFT_BEHIND_AFTER: Final = timedelta(hours=1)
+_REHEARSED_WITHIN: Final = 1_200.0
 """Of one vhost, and of its removal: both together are over before it is old."""
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_NAME: Final = re.compile(re.escape(SCRATCH_PREFIX) + r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) [0-9a-f]{8}")
-_BETWEEN: Final = 2.0
+_SCRATCH_NAME: Final = re.compile(re.escape(SCRATCH_PREFIX) + r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) [0-9a-f]{8}")
+_REMOVED_EVERY: Final = 2.0
 
 
 async def rehearse(target: DeclaringClient, wanted: Objects) -> dict[ObjectKey, str]:
@@ -241,13 +241,15 @@ async def _in_scratch(target: DeclaringClient, vhost: str, wanted: Objects) -> d
     try:
         # A vhost whose making was cancelled may appear after it was removed.
         await _in_any_case(target.declare(vhost_key(scratch), wanted.get(vhost_key(vhost), {})))
-        async with asyncio.timeout(_DEADLINE):
+        async with asyncio.timeout(_REHEARSED_WITHIN):
             account = await copy(target, actions, {})
     except PermanentError:
         is_made = False  # only that of the vhost itself is raised
         raise
     except TimeoutError as error:
-        raise TransientError(f"target: the rehearsal of vhost {vhost!r} took over {in_words(_DEADLINE)}") from error
+        raise TransientError(
+            f"target: the rehearsal of vhost {vhost!r} took over {in_words(_REHEARSED_WITHIN)}"
+        ) from error
     finally:
         if is_made:
             await _in_any_case(_remove(target, scratch))
@@ -268,7 +270,7 @@ async def _in_any_case(work: Coroutine[Any, Any, None]) -> None:
 
 async def _remove(target: DeclaringClient, scratch: str) -> None:
     """A vhost with many queues may take minutes, in which the request for it fails."""
-    ends = asyncio.get_running_loop().time() + _DEADLINE
+    ends = asyncio.get_running_loop().time() + _REHEARSED_WITHIN
     while True:
         try:
             return await target.delete_scratch(scratch)
@@ -276,17 +278,17 @@ async def _remove(target: DeclaringClient, scratch: str) -> None:
             if isinstance(error, PermanentError) or asyncio.get_running_loop().time() > ends:
                 message = f"the scratch vhost {scratch!r} is left at the target: delete it ({error})"
                 raise PermanentError(message) from error
-        await asyncio.sleep(_BETWEEN)
+        await asyncio.sleep(_REMOVED_EVERY)
 
 
 def old_ones(vhosts: Iterable[str], now: datetime) -> list[str]:
     found = []
     for vhost in vhosts:
-        name = _NAME.fullmatch(vhost)
+        name = _SCRATCH_NAME.fullmatch(vhost)
         try:
             made = datetime.strptime(name["time"], _TIME).replace(tzinfo=UTC) if name else now
         except ValueError:
             continue
-        if now - made > _AGED:
+        if now - made > _LEFT_BEHIND_AFTER:
             found.append(vhost)
     return found

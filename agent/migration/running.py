@@ -180,7 +180,7 @@ def _remembering(before: ClusterObjects, now: ClusterObjects) -> ClusterObjects:
     return replace(now, objects={**now.objects, **known}, unread=unread) if known else now
 
 
-MARK: Final = "# federation-agent: the configuration of a move, by"
+WRITTEN_MARK: Final = "# federation-agent: the configuration of a move, by"
 """The beginning of each such file; another one isn't written over."""
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{(?:file:(?P<path>[^{}]*)|[^{}]*)\}")
 _HOW_TO: Final = """\
@@ -190,7 +190,7 @@ _HOW_TO: Final = """\
 """
 
 
-def write(
+def write_move(
     out: Path, move: MigrationMove, configuration: Configuration, *, step: str, environment: Mapping[str, str]
 ) -> None:
     """At once or not at all, with the access that the migration file has. Raises UsageError where it can't be, or
@@ -198,7 +198,7 @@ def write(
     if not _is_ours(out):
         raise UsageError(f"--write {out}: it exists, and wasn't written by 'migrate': name another file, or remove it")
     source = Path(configuration.source)
-    text = document(move, configuration, step=f"'migrate {step} {source.name}'", out=out)
+    text = move_document(move, configuration, step=f"'migrate {step} {source.name}'", out=out)
     directory = out.resolve().parent
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{out.name}.")
     try:
@@ -215,7 +215,7 @@ def write(
 def _is_ours(out: Path) -> bool:
     try:
         with out.open(encoding="utf-8", errors="replace") as file:
-            return file.read(len(MARK)) == MARK
+            return file.read(len(WRITTEN_MARK)) == WRITTEN_MARK
     except FileNotFoundError:
         return True
 
@@ -253,7 +253,7 @@ def _placeless(definitions: Definitions) -> Definitions:
     )
 
 
-def document(move: MigrationMove, configuration: Configuration, *, step: str, out: Path) -> str:
+def move_document(move: MigrationMove, configuration: Configuration, *, step: str, out: Path) -> str:
     directory = Path(configuration.source).absolute().parent
     written = _with_absolute_files(move.migration.written, directory)
     return "".join(f"{line}\n" for line in _lines(move, configuration, written, step=step, out=out))
@@ -265,7 +265,7 @@ def _lines(
     uris = written[move.origin.key]["uri"]
     uris = uris if isinstance(uris, list) else [uris]
     vhosts = configuration.definitions.vhosts
-    yield f"{MARK} {printable(step)}"
+    yield f"{WRITTEN_MARK} {printable(step)}"
     yield f"# It {printable(str(move))}."
     yield from _HOW_TO.format(out=printable(str(out))).splitlines()
     yield f"agent: {{group: {_text(configuration.settings.agent.group)}}}"

@@ -1,4 +1,4 @@
-"""performatives"""
+"""Frames whole or in pieces, and performatives by their tables, there and back."""
 
 from __future__ import annotations
 

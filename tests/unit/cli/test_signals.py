@@ -1,4 +1,4 @@
-"""A command tidies up at the first signal, also where its terminal is closed."""
+"""A command tidies up at the first signal, also where its terminal is closed; and the process ends in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whatever text comes from outside, what is shown of it is seen, stays where it is and keeps its direction."""
+"""Whatever text comes from outside, what is shown of it is seen, stays where it is and keeps its direction; and
+numbers and times in words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""read_limits"""
+"""When another prefetch is due, and how long a connection is held for a rate limit."""
 
 from __future__ import annotations
 

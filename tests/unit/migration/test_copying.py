@@ -1,4 +1,6 @@
-"""A copy that goes on: through errors of either side, and without asking again and again for what was refused."""
+"""A copy that goes on: through errors of either side, and without asking again for what was refused; and one that is
+tried in a scratch vhost.
+"""
 
 from __future__ import annotations
 
@@ -339,7 +341,7 @@ async def test_an_error_is_no_refusal() -> None:
 
 
 async def test_a_removal_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.migration.copying._BETWEEN", 0.0)
+    monkeypatch.setattr("agent.migration.copying._REMOVED_EVERY", 0.0)
     api = Target(delete_vhosts=500)
     async with serving(api) as client:
         await rehearse(client, WANTED)

@@ -1,4 +1,4 @@
-"""What a move follows, and where it doesn't begin."""
+"""What a move follows, where it doesn't begin, and the file that an agent is started with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent.migration.running import (
     move_of,
     read_both,
     refuse_what_cant_begin,
-    write,
+    write_move,
 )
 from tests.unit.core.migration.clusters import OLD, queue
 from tests.unit.migration.http_api import served
@@ -246,7 +246,7 @@ def written(
     moving = MovingConfiguration(str(file), ENVIRONMENT, read, back)
     move = move_of(load_migration(str(file), environment=ENVIRONMENT), read, back=back)
     step = "rollback" if back else "run"
-    write(path, move, moving.load(), step=step, environment=ENVIRONMENT)
+    write_move(path, move, moving.load(), step=step, environment=ENVIRONMENT)
     return moving, path
 
 

@@ -1,4 +1,4 @@
-"""What kinds of links may change of messages, and where these go, byte for byte."""
+"""What kinds of links and operators' rules may change of messages, and where these go, byte for byte."""
 
 from __future__ import annotations
 

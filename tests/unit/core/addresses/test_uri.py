@@ -1,4 +1,4 @@
-"""uri"""
+"""URIs and URLs: every parameter, what is refused, and what is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confirms"""
+"""Whatever the order of confirms, each delivery is settled once; and how far a stream is copied."""
 
 from __future__ import annotations
 

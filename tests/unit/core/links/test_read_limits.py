@@ -1,4 +1,4 @@
-"""read_limits"""
+"""How large a prefetch becomes, and how long a limited link pauses."""
 
 from __future__ import annotations
 

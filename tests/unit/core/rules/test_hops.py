@@ -1,4 +1,4 @@
-"""hops"""
+"""How far messages and bindings travel, and which bindings there are upstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look for all links of a connection, against a fake socket."""
+"""One look for all links of a connection, against a fake socket; and bindings in turn, so many in a second."""
 
 from __future__ import annotations
 
