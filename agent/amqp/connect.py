@@ -30,6 +30,7 @@ from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
+from agent.core.status.failure_kinds import KINDS
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
@@ -346,12 +347,9 @@ async def connect_any(
 def _decisive(failures: Sequence[BrokerError]) -> BrokerError:
     """Choose the failure that explains those of several addresses of a broker: the first that somebody has to fix
     there, otherwise the first that shows that the broker is away."""
-    said = [each for each in failures if each.failure.kind in _SAID]
+    said = [each for each in failures if KINDS[each.failure.kind].is_refusal]
     away = [each for each in failures if isinstance(each, TransientError)]
     return next(iter((*said, *away)), failures[0])
-
-
-_SAID = frozenset({FailureKind.LOGIN, FailureKind.NO_VHOST, FailureKind.PERMISSION})
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

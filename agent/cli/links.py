@@ -19,7 +19,7 @@ from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
 from agent.core.links.rate_limit import RateLimit
 from agent.core.rules.quarantine import look_command, move_command
-from agent.core.status.advice import DELETED
+from agent.core.status.failure_kinds import DELETED
 from agent.core.text.printable import printable
 from agent.core.text.quantities import age, counted, in_full, in_words
 from agent.core.text.suggest import did_you_mean

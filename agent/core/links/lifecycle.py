@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from typing import Final
 
+from agent.core.status.failure_kinds import KINDS
 from agent.core.text.printable import printable
 from agent.errors import Failure, FailureKind, Side
 
@@ -308,7 +309,7 @@ class LinkState:
             case Status.INVALID | Status.BACKOFF:
                 return self.unserved if self.broken is None else self.broken.failure
             case Status.BLOCKED:
-                return Failure(min((block.kind for block in self.blocked), key=_ALARMS.index), side=self._blocked_by)
+                return Failure(min((block.kind for block in self.blocked), key=[*KINDS].index), side=self._blocked_by)
             case Status.STALLED if self.stalled is not None:
                 return Failure(FailureKind.NO_CONFIRMS, side=self.stalled.side)
             case _:
@@ -324,7 +325,6 @@ class LinkState:
 NO_LEASE: Final = Failure(FailureKind.LOST, side=Side.DOWNSTREAM)
 """The failure of a link that no agent of the group runs: leases are in the downstream, and no other agent has taken
 this one either."""
-_ALARMS: Final = (FailureKind.MEMORY_ALARM, FailureKind.DISK_ALARM, FailureKind.BLOCKED)
 NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
 HAS_COMPLETED: Final = "finished: it has moved all that its definition asks for; restart it to run it again"
 
