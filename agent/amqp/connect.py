@@ -195,7 +195,7 @@ class Connection:
         """Close the connection; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
-        error = TransientError(f"{self.where}: the agent closed the connection")
+        error = TransientError("the agent closed the connection", where=self.where)
         patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
         await self.wire.close(error, patience=patience)
 
@@ -259,7 +259,7 @@ async def connect(
     its own limit, too. `heard` holds when other connections of this process last heard from their brokers. `wired`
     makes the connection, for another protocol than AMQP 0-9-1."""
     if uri.is_downstream_itself:
-        raise PermanentError(f"{where}: the URI names no host")
+        raise PermanentError("the URI names no host", where=where)
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
     step = seconds if within or uri.connection_timeout else min(LONGEST_STEP, seconds)
     terms = _terms(uri, where, default_vhost)
@@ -279,7 +279,7 @@ async def connect(
         is_timeout = wire is not None and isinstance(error, TimeoutError)
         if is_timeout or (hanging and not isinstance(error, ssl.SSLError)):
             facts = Failure(FailureKind.NOT_ANSWERING)
-            raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
+            raise TransientError(_silent(heard, address, began, step), where=terms.where, facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire) or isinstance(error, PermanentError):  # which says all itself
@@ -287,7 +287,7 @@ async def connect(
         raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:
         if wire is not None and not wire.is_open:
-            wire.abort(TransientError(f"{terms.where}: given up"))
+            wire.abort(TransientError("given up", where=terms.where))
     wire.explain = lambda error: _lost(error, terms)
     heard.follow(wire, address)
     return Connection(uri, wire, terms, takes_secrets=wired is plain)  # AMQP 1.0 has no method for that

@@ -62,19 +62,19 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case NotAmqpError():
             is_tls = error.begin.startswith(_TLS_ALERT)
             facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
-            return PermanentError(f"{where}: {terms.redacted(_not_amqp(error.begin))}", facts=facts)
+            return PermanentError(terms.redacted(_not_amqp(error.begin)), where=where, facts=facts)
         case PermanentError():
-            return PermanentError(str(error))
+            return PermanentError(error.what, where=error.where)
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on need {FRAME_MAX_SINCE_4_1} or more"
-            return PermanentError(f"{where}: connection closed on frame_max={terms.frame_max}: {least}")
+            return PermanentError(f"connection closed on frame_max={terms.frame_max}: {least}", where=where)
         case EndOfStreamError() if mechanism is None and tls is not None and not isinstance(error.__cause__, SSLError):
             return hung_up(tls, where=where)
         case EndOfStreamError() if error.__cause__ is not None:
             return explain(error.__cause__, where=where)
         case EndOfStreamError() if mechanism is None:
             return TransientError(
-                f"{where}: closed by the server before it sent anything: check that this is an AMQP port"
+                "closed by the server before it sent anything: check that this is an AMQP port", where=where
             )
         case _:
             return lost(error, where=where)
@@ -114,31 +114,35 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     match opening_refusal(code, text, user=user, vhost=vhost):
         case OpeningRefusal.NO_VHOST:
             return PermanentError(
-                f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
+                f"vhost {vhost!r} does not exist: create it there or fix the path of the URI", where=where, facts=about
             )
         case OpeningRefusal.NO_ACCESS:
             who = user_of(text) or user  # a certificate's isn't that of the URI
             return NoAccessError(
-                f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",
+                f"user {who!r} may not access vhost {vhost!r}: give it permissions there",
+                where=where,
                 facts=replace(about, kind=FailureKind.PERMISSION, user=who),
             )
         case OpeningRefusal.LIMIT:
-            return TransientError(f"{where}: a limit on connections is reached: {text}")
+            return TransientError(f"a limit on connections is reached: {text}", where=where)
         case OpeningRefusal.ONLY_LOCAL:
             return PermanentError(
-                f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
+                f"user {user!r} may log in only from the broker's own host: use another user",
+                where=where,
+                facts=refused,
             )
         case OpeningRefusal.LOGIN if mechanism is Mechanism.EXTERNAL:
             return PermanentError(
-                f"{where}: login by client certificate refused: "
+                "login by client certificate refused: "
                 "check that the certificate's name is a user there (ssl_cert_login_from)",
+                where=where,
                 facts=replace(refused, user=""),
             )
         case OpeningRefusal.LOGIN:
             return PermanentError(
-                f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
+                f"login refused for user {user!r}: check user and password in its URI", where=where, facts=refused
             )
-    return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
+    return TransientError(f"the broker closed the connection ({code}): {text}", where=where)
 
 
 def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
@@ -146,8 +150,9 @@ def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
     refused = error.__cause__
     if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
         return PermanentError(
-            f"{where}: the new password or token of user {user!r} was refused: check that it is valid and issued for "
+            f"the new password or token of user {user!r} was refused: check that it is valid and issued for "
             f"the same user: {one_line(str(refused))}",
+            where=where,
             facts=Failure(FailureKind.LOGIN, user=user),
         )
     if isinstance(error, UnansweredError):
@@ -161,12 +166,14 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
     """The error with which an open connection ended."""
     match error:
         case ConnectionClosedError():
-            return TransientError(f"{where}: the broker closed the connection ({error.code}): {one_line(str(error))}")
+            return TransientError(
+                f"the broker closed the connection ({error.code}): {one_line(str(error))}", where=where
+            )
         case HeartbeatMissedError():
-            return TransientError(f"{where}: heartbeats missed: {error}")
+            return TransientError(f"heartbeats missed: {error}", where=where)
         case EndOfStreamError() if error.__cause__ is not None:
-            return TransientError(str(explain(error.__cause__, where=where)))  # it worked until now, TLS too
+            return TransientError(explain(error.__cause__, where="").what, where=where)  # it worked until now, TLS too
         case EndOfStreamError():
-            return TransientError(f"{where}: connection lost: {error}")
+            return TransientError(f"connection lost: {error}", where=where)
         case _:
-            return TransientError(f"{where}: {error}")
+            return TransientError(error.what, where=where)

@@ -211,9 +211,9 @@ class Transport:
             return await self._exchange(url, where, request, within)
         # Neither is chained: such an error holds the request's headers, and so the password.
         except aiohttp.ClientPayloadError:
-            raise PassingError(f"{where}: the response was cut short: {NOT_RABBITMQ}") from None
+            raise PassingError(f"the response was cut short: {NOT_RABBITMQ}", where=where) from None
         except aiohttp.ClientResponseError:
-            raise TransientError(f"{where}: the server doesn't speak HTTP: {NOT_RABBITMQ}") from None
+            raise TransientError(f"the server doesn't speak HTTP: {NOT_RABBITMQ}", where=where) from None
         except (aiohttp.ClientError, OSError) as error:
             is_hang_up = _is_hang_up(error)
             if url.tls is not None and is_hang_up:
@@ -221,16 +221,16 @@ class Transport:
             else:
                 explained = explain(error, where=where, seconds=within)
             if is_hang_up or isinstance(error, TimeoutError):
-                explained = PassingError(str(explained))
+                explained = PassingError(explained.what, where=where)
             raise explained from error
         except TooMuchError as error:
-            raise TooLargeError(f"{where}: {request.route}: the response has {error}: {_TOO_LARGE}") from error
+            raise TooLargeError(f"{request.route}: the response has {error}: {_TOO_LARGE}", where=where) from error
         except ShapeError as error:
-            message = f"{where}: {request.route}: an object of the response {error}: {NOT_RABBITMQ}"
-            raise PermanentError(message) from error
+            message = f"{request.route}: an object of the response {error}: {NOT_RABBITMQ}"
+            raise PermanentError(message, where=where) from error
         except NotAListError as error:
-            message = f"{where}: {request.route}: the response can't be read ({error}): {NOT_RABBITMQ}"
-            raise PermanentError(message) from error
+            message = f"{request.route}: the response can't be read ({error}): {NOT_RABBITMQ}"
+            raise PermanentError(message, where=where) from error
 
     async def _exchange(self, url: HttpUrl, where: str, request: _Request, within: float) -> Any:
         if self._session is None:
@@ -248,7 +248,7 @@ class Transport:
         ) as response:
             self.date = response.headers.get("Date")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
+                raise PermanentError(f"the response is compressed, although not requested: {NOT_RABBITMQ}", where=where)
             if request.changes and response.status in _DONE:
                 return None
             is_json = response.content_type == "application/json"
@@ -281,15 +281,17 @@ class Transport:
             return
         if status in {401, 403}:
             what, advice = self._refusal(url.user, reason, request.needs)
-            raise PermanentError(f"{where}: {what} ({status}): {advice}")
+            raise PermanentError(f"{what} ({status}): {advice}", where=where)
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)
             failure = PassingError if status in _GATEWAY_FAILED else TransientError
-            raise failure(f"{where}: the HTTP API fails ({why}): see the broker's log")
+            raise failure(f"the HTTP API fails ({why}): see the broker's log", where=where)
         if 300 <= status < 400:
-            raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
+            raise PermanentError(
+                f"redirects elsewhere ({status}): give the final address in {self._setting}", where=where
+            )
         kind = _shown(response.content_type, url)
-        raise PermanentError(f"{where}: unexpected response ({status}, {kind}): {NOT_RABBITMQ}")
+        raise PermanentError(f"unexpected response ({status}, {kind}): {NOT_RABBITMQ}", where=where)
 
     def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
         """RabbitMQ responds 401 both to a wrong password and to a missing permission; its reason distinguishes them."""

@@ -68,6 +68,15 @@ def test_what_ends_a_connection_that_stood_passes() -> None:
     assert str(found) == "upstream origin h:5671: TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
 
 
+def test_a_failure_has_its_place_once_and_as_a_field() -> None:
+    terms = Terms("upstream origin h:5672", "/", "u", Secret(""), (Mechanism.PLAIN,), 10)
+    with pytest.raises(TransientError) as raised:
+        terms.agree_on_frame_max(7)
+    found = opening_failed(raised.value, terms, None, None)
+    assert (found.where, found.what) == ("upstream origin h:5672", "broken AMQP: frames of 7 bytes")
+    assert str(found) == "upstream origin h:5672: broken AMQP: frames of 7 bytes"
+
+
 def test_a_peers_words_are_one_bounded_line_of_visible_characters() -> None:
     assert one_line("a\r\nb\x1b[31m\u202ec\udcff  d") == "a b\ufffd[31m\ufffdc\ufffd d"
     assert len(one_line("x" * 10_000)) == len(one_line(" x" * 10_000)) == 300
