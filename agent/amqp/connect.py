@@ -30,10 +30,9 @@ from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
-from agent.core.status.failure_kinds import KINDS
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import addresses_of
-from agent.network import explain, server_name, tls_context
+from agent.network import explain, joined, server_name, tls_context
 from agent.tasks import GuardedTasks, report_unforeseen
 from agent.version import VERSION
 
@@ -335,21 +334,10 @@ async def connect_any(
             )
         except BrokerError as error:
             failures.append(error)
-    if len(failures) == 1:
-        raise failures[0]
-    message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
-    if any(isinstance(error, TransientError) for error in failures):
-        raise TransientError(message) from _decisive(failures)
-    kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
-    raise kind(message) from (_decisive(failures) if failures else None)
-
-
-def _decisive(failures: Sequence[BrokerError]) -> BrokerError:
-    """Choose the failure that explains those of several addresses of a broker: the first that somebody has to fix
-    there, otherwise the first that shows that the broker is away."""
-    said = [each for each in failures if KINDS[each.failure.kind].is_refusal]
-    away = [each for each in failures if isinstance(each, TransientError)]
-    return next(iter((*said, *away)), failures[0])
+    if not failures:
+        raise PermanentError("no endpoint is given", where=where)
+    kind = NoAccessError if all(isinstance(error, NoAccessError) for error in failures) else PermanentError
+    raise joined(failures, TransientError, kind)
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

@@ -26,11 +26,11 @@ from yarl import URL
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.url_text import Tls
 from agent.core.text.redaction import redacted
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import Resolver
 from agent.management.answers import ShapeError
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
-from agent.network import explain, hung_up, server_name, tls_context
+from agent.network import explain, hung_up, joined, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _MOST_TEXT = 2_000  # is examined
@@ -187,12 +187,13 @@ class Transport:
         """The first answer; each address has all of the time-out, or, where that `ends`, what is left of it."""
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
+            where = f"{self._where} {url.safe}"
             within = self._timeout if ends is None else ends - asyncio.get_running_loop().time()
             if within <= 0:
-                failures.append(PassingError(f"{self._where} {url.safe}: no answer within {self._timeout:g} s"))
+                failures.append(PassingError(f"no answer within {self._timeout:g} s", where=where))
                 break
             try:
-                answer = await self._ask(url, request, within)
+                answer = await self._ask(url, where, request, within)
             except (TooLargeError, NotTakenError):
                 raise  # the others would respond the same
             except BrokerError as error:
@@ -203,10 +204,9 @@ class Transport:
                 self._urls.remove(url)
                 self._urls.insert(0, url)
                 return answer
-        raise _joined(failures)
+        raise joined(failures, PassingError, TransientError, PermanentError)
 
-    async def _ask(self, url: HttpUrl, request: _Request, within: float) -> Any:
-        where = f"{self._where} {url.safe}"
+    async def _ask(self, url: HttpUrl, where: str, request: _Request, within: float) -> Any:
         try:
             return await self._exchange(url, where, request, within)
         # Neither is chained: such an error holds the request's headers, and so the password.
@@ -280,8 +280,8 @@ class Transport:
         if status == 404 and reason:
             return
         if status in {401, 403}:
-            what, advice = self._refusal(url.user, reason, request.needs)
-            raise PermanentError(f"{what} ({status}): {advice}", where=where)
+            refused, what, advice = self._refusal(url.user, reason, request.needs)
+            raise PermanentError(f"{what} ({status}): {advice}", where=where, facts=Failure(refused, user=url.user))
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)
             failure = PassingError if status in _GATEWAY_FAILED else TransientError
@@ -293,15 +293,18 @@ class Transport:
         kind = _shown(response.content_type, url)
         raise PermanentError(f"unexpected response ({status}, {kind}): {NOT_RABBITMQ}", where=where)
 
-    def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
+    def _refusal(self, user: str, reason: str, needs: str) -> tuple[FailureKind, str, str]:
         """RabbitMQ responds 401 both to a wrong password and to a missing permission; its reason distinguishes them."""
         if reason == _NO_TAG:
-            return f"user {user!r} may not use the HTTP API", "it needs the tags policymaker and monitoring"
+            what, advice = f"user {user!r} may not use the HTTP API", "it needs the tags policymaker and monitoring"
+            return FailureKind.PERMISSION, what, advice
         if reason == _ONLY_LOCAL:
-            return f"user {user!r} may log in only from the broker's own host", "use another user"
+            what, advice = f"user {user!r} may log in only from the broker's own host", "use another user"
+            return FailureKind.LOGIN, what, advice
         if not reason or reason in _LOGIN_FAILED:
-            return f"login refused for user {user!r}", f"check user and password in {self._setting}"
-        return f"refused for user {user!r}", f"it needs {needs}"
+            what, advice = f"login refused for user {user!r}", f"check user and password in {self._setting}"
+            return FailureKind.LOGIN, what, advice
+        return FailureKind.PERMISSION, f"refused for user {user!r}", f"it needs {needs}"
 
 
 def _shown(text: str, url: HttpUrl) -> str:
@@ -348,14 +351,3 @@ def _json(body: bytes) -> Any:
 def _is_hang_up(error: aiohttp.ClientError | OSError) -> bool:
     reset = isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}
     return reset or isinstance(error, aiohttp.ServerDisconnectedError)
-
-
-def _joined(failures: Sequence[BrokerError]) -> BrokerError:
-    """One failure for all addresses; transient if it is for any of them."""
-    if len(failures) == 1:
-        return failures[0]
-    kinds = (PassingError, TransientError, PermanentError)
-    kind = next(kind for kind in kinds if any(isinstance(error, kind) for error in failures))
-    joined = kind("; ".join(str(error) for error in failures))
-    joined.__cause__ = failures[0]
-    return joined

@@ -108,7 +108,7 @@ _NAMES: Final = {"object": _object, "user": _user}
 
 def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> str:
     """Text on how to grant what one user lacks in one vhost."""
-    if not missing or not missing[0].user:
+    if not missing or not (missing[0].user and missing[0].vhost):  # an HTTP API asks for tags
         return f"Give the user that the error names the missing permission on {broker}."
     user, vhost = missing[0].user, missing[0].vhost
     topics = dict.fromkeys(each.object for each in missing if each.object_type == _TOPIC)
