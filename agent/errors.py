@@ -101,6 +101,7 @@ class FailureKind(StrEnum):
     UNREACHABLE = "unreachable"
     UNRESOLVED = "host not resolved"
     NOT_ANSWERING = "not answering"
+    NOT_READING = "not reading"
     HEARTBEATS_MISSED = "heartbeats missed"
     LOST = "connection lost"
     CLOSED = "closed by the broker"
@@ -159,6 +160,7 @@ _PASSING: Final = frozenset(
         FailureKind.UNREACHABLE,
         FailureKind.UNRESOLVED,
         FailureKind.NOT_ANSWERING,
+        FailureKind.NOT_READING,
         FailureKind.HEARTBEATS_MISSED,
         FailureKind.LOST,
         FailureKind.CLOSED,

@@ -92,6 +92,7 @@ KINDS: Final = {
         word="unreachable",
         outage=FailureKind.LOST,
     ),
+    FailureKind.NOT_READING: KindFacts(cause=FailureKind.NOT_ANSWERING),
     FailureKind.HEARTBEATS_MISSED: KindFacts(word="heartbeat", cause=FailureKind.NOT_ANSWERING),
     FailureKind.LOST: KindFacts(
         "The network or {broker} ended the connection; the agent tries again by itself. If it lasts, read its log.",

@@ -190,6 +190,7 @@ def test_without_causes_the_verdict_counts_links() -> None:
     [
         (Failure(FailureKind.DISK_ALARM), FailureKind.DISK_ALARM),
         (Failure(FailureKind.HEARTBEATS_MISSED), FailureKind.NOT_ANSWERING),
+        (Failure(FailureKind.NOT_READING), FailureKind.NOT_ANSWERING),
         (Failure(FailureKind.UNRESOLVED), FailureKind.UNREACHABLE),
         (Failure(FailureKind.LOGIN, is_permanent=True), FailureKind.LOGIN),
         (Failure(FailureKind.CLOSED, is_permanent=True), FailureKind.INVALID),
