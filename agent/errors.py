@@ -150,26 +150,14 @@ class BrokerError(AgentError):
     @property
     def failure(self) -> Failure:
         is_permanent, facts = isinstance(self, PermanentError), _facts(self)
-        if is_permanent and facts.kind in _PASSING:
+        if is_permanent and facts.kind not in _TO_BE_FIXED:
             facts = Failure(FailureKind.INVALID)
         return replace(facts, side=self.side or facts.side, is_permanent=is_permanent)
 
 
-_PASSING: Final = frozenset(
-    {
-        FailureKind.UNREACHABLE,
-        FailureKind.UNRESOLVED,
-        FailureKind.NOT_ANSWERING,
-        FailureKind.NOT_READING,
-        FailureKind.HEARTBEATS_MISSED,
-        FailureKind.LOST,
-        FailureKind.CLOSED,
-        FailureKind.STOOD_STILL,
-        FailureKind.OTHER,
-    }
-)
-"""Kinds that pass by themselves. A permanent error may have been raised from one of them; it then counts as
-`INVALID`."""
+_REFUSED: Final = {FailureKind.LOGIN, FailureKind.PERMISSION, FailureKind.NO_VHOST, FailureKind.NOT_FOUND}
+_TO_BE_FIXED: Final = frozenset({*_REFUSED, FailureKind.TLS, FailureKind.INVALID})
+"""Other kinds pass by themselves. A permanent error that was raised from one of them counts as `INVALID`."""
 
 
 def _facts(error: BaseException | None) -> Failure:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import structlog
@@ -287,7 +287,7 @@ async def connect(
     finally:
         if wire is not None and not wire.is_open:
             wire.abort(TransientError("given up", where=terms.where))
-    wire.explain = lambda error: _lost(error, terms)
+    wire.explain = partial(lost, where=terms.where)
     heard.follow(wire, address)
     return Connection(uri, wire, terms, takes_secrets=wired is plain)  # AMQP 1.0 has no method for that
 
@@ -303,12 +303,6 @@ def _silent(heard: LastHeard, address: tuple[str, int], began: float, seconds: f
             "it accepts connections and doesn't answer new ones: overloaded, or one of several brokers there is frozen?"
         )
     return f"it accepts connections and doesn't answer, it did until {until}: frozen or overloaded?"
-
-
-def _lost(error: BrokerError, terms: Terms) -> BrokerError:
-    found = lost(error, where=terms.where)
-    found.__cause__, found.side = error, error.side
-    return found
 
 
 def _end_of(wire: WireConnection) -> BrokerError | None:

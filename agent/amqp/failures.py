@@ -7,6 +7,7 @@ Why: docs/decisions/0040-failures-are-values.md
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
@@ -111,37 +112,25 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     where, user, vhost = terms.where, terms.user, terms.vhost
     about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
     refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
+    permanent = partial(PermanentError, where=where)
     match opening_refusal(code, text, user=user, vhost=vhost):
         case OpeningRefusal.NO_VHOST:
-            return PermanentError(
-                f"vhost {vhost!r} does not exist: create it there or fix the path of the URI", where=where, facts=about
-            )
+            return permanent(f"vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about)
         case OpeningRefusal.NO_ACCESS:
             who = user_of(text) or user  # a certificate's isn't that of the URI
-            return NoAccessError(
-                f"user {who!r} may not access vhost {vhost!r}: give it permissions there",
-                where=where,
-                facts=replace(about, kind=FailureKind.PERMISSION, user=who),
-            )
+            denied = replace(about, kind=FailureKind.PERMISSION, user=who)
+            what = f"user {who!r} may not access vhost {vhost!r}"
+            return NoAccessError(f"{what}: give it permissions there", where=where, facts=denied)
         case OpeningRefusal.LIMIT:
             return TransientError(f"a limit on connections is reached: {text}", where=where)
         case OpeningRefusal.ONLY_LOCAL:
-            return PermanentError(
-                f"user {user!r} may log in only from the broker's own host: use another user",
-                where=where,
-                facts=refused,
-            )
+            what = f"user {user!r} may log in only from the broker's own host"
+            return permanent(f"{what}: use another user", facts=refused)
         case OpeningRefusal.LOGIN if mechanism is Mechanism.EXTERNAL:
-            return PermanentError(
-                "login by client certificate refused: "
-                "check that the certificate's name is a user there (ssl_cert_login_from)",
-                where=where,
-                facts=replace(refused, user=""),
-            )
+            advice = "check that the certificate's name is a user there (ssl_cert_login_from)"
+            return permanent(f"login by client certificate refused: {advice}", facts=replace(refused, user=""))
         case OpeningRefusal.LOGIN:
-            return PermanentError(
-                f"login refused for user {user!r}: check user and password in its URI", where=where, facts=refused
-            )
+            return permanent(f"login refused for user {user!r}: check user and password in its URI", facts=refused)
     return TransientError(f"the broker closed the connection ({code}): {text}", where=where)
 
 
@@ -166,14 +155,15 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
     """The error with which an open connection ended."""
     match error:
         case ConnectionClosedError():
-            return TransientError(
-                f"the broker closed the connection ({error.code}): {one_line(str(error))}", where=where
-            )
+            what = f"the broker closed the connection ({error.code}): {one_line(str(error))}"
         case HeartbeatMissedError():
-            return TransientError(f"heartbeats missed: {error}", where=where)
+            what = f"heartbeats missed: {error}"
         case EndOfStreamError() if error.__cause__ is not None:
-            return TransientError(explain(error.__cause__, where="").what, where=where)  # it worked until now, TLS too
+            what = explain(error.__cause__, where=where).what  # it passes: it worked until now, TLS too
         case EndOfStreamError():
-            return TransientError(f"connection lost: {error}", where=where)
+            what = f"connection lost: {error}"
         case _:
-            return TransientError(error.what, where=where)
+            what = error.what
+    found = TransientError(what, where=where)
+    found.__cause__, found.side = error, error.side
+    return found
