@@ -15,7 +15,7 @@ Why: docs/decisions/0040-failures-are-values.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -88,7 +88,7 @@ class Side(StrEnum):
 
 class FailureKind(StrEnum):
     """The kinds of failure that keep messages from moving. Status, causes, advice, metrics and export use this one
-    list; a value is the text for operators."""
+    list; a value is the text for operators. Of several alarms the first counts."""
 
     MEMORY_ALARM = "memory alarm"
     DISK_ALARM = "disk alarm"
@@ -186,6 +186,19 @@ class TransientError(BrokerError):
 
 class PermanentError(BrokerError):
     """Trying again won't work before the configuration or a permission is changed."""
+
+
+def joined(failures: Sequence[BrokerError], *kinds: type[BrokerError]) -> BrokerError:
+    """One error for all addresses of a broker: of the first of `kinds` that any of them is. What it comes from is the
+    first that somebody has to fix there, otherwise the first that shows that the broker is away."""
+    if len(failures) == 1:
+        return failures[0]
+    kind = next(kind for kind in kinds if any(isinstance(each, kind) for each in failures))
+    found = kind("; ".join(map(str, failures)))
+    refusals = [each for each in failures if each.failure.kind in _REFUSED]
+    away = [each for each in failures if isinstance(each, TransientError)]
+    found.__cause__ = next(iter((*refusals, *away)), failures[0])
+    return found
 
 
 class CannotStartError(AgentError):

@@ -14,14 +14,13 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from agent.core.addresses.url_text import Tls
-from agent.core.status.failure_kinds import KINDS
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.read_file import UnreadableError, read_file
 
@@ -141,19 +140,6 @@ def hung_up(tls: Tls, *, where: str) -> BrokerError:
         else "check certfile and which authority the broker trusts"
     )
     return TransientError(f"closed by the server right after TLS began: {advice}", where=where, facts=_TLS)
-
-
-def joined(failures: Sequence[BrokerError], *kinds: type[BrokerError]) -> BrokerError:
-    """One error for all addresses of a broker: of the first of `kinds` that any of them is. What it comes from is the
-    first that somebody has to fix there, otherwise the first that shows that the broker is away."""
-    if len(failures) == 1:
-        return failures[0]
-    kind = next(kind for kind in kinds if any(isinstance(each, kind) for each in failures))
-    found = kind("; ".join(map(str, failures)))
-    refusals = [each for each in failures if KINDS[each.failure.kind].is_refusal]
-    away = [each for each in failures if isinstance(each, TransientError)]
-    found.__cause__ = next(iter((*refusals, *away)), failures[0])
-    return found
 
 
 async def _read(path: str, *, where: str, key: str) -> bytes:

@@ -30,9 +30,9 @@ from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
-from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError, joined
 from agent.look_up import addresses_of
-from agent.network import explain, joined, server_name, tls_context
+from agent.network import explain, server_name, tls_context
 from agent.tasks import GuardedTasks, report_unforeseen
 from agent.version import VERSION
 

@@ -26,11 +26,11 @@ from yarl import URL
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.url_text import Tls
 from agent.core.text.redaction import redacted
-from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError, joined
 from agent.look_up import Resolver
 from agent.management.answers import ShapeError
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
-from agent.network import explain, hung_up, joined, server_name, tls_context
+from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _MOST_TEXT = 2_000  # is examined

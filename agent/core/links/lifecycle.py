@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from typing import Final
 
-from agent.core.status.failure_kinds import KINDS
 from agent.core.text.printable import printable
 from agent.errors import Failure, FailureKind, Side
 
@@ -312,7 +311,7 @@ class LinkState:
                 sides, kinds = {block.side for block in self.blocked}, {block.kind for block in self.blocked}
                 # That messages can't be sent counts before that they can't be acknowledged.
                 side = Side.DOWNSTREAM if Side.DOWNSTREAM in sides else Side.UPSTREAM
-                return Failure(min(kinds, key=[*KINDS].index), side=side)
+                return Failure(min(kinds, key=[*FailureKind].index), side=side)
             case Status.STALLED if self.stalled is not None:
                 return Failure(FailureKind.NO_CONFIRMS, side=self.stalled.side)
             case _:

@@ -26,7 +26,6 @@ class KindFacts:
     is_vague: bool = False  # where it is permanent, the cause is the configuration
     outage: FailureKind | None = None  # the kind that it counts as in outages: often none can be made after a loss
     may_recur: bool = False  # several times within minutes
-    is_refusal: bool = False  # of the login; of several addresses of a broker, one that says so explains the failure
     differ_in: Literal["object", "user", "error", ""] = ""  # in which failures of the same kind of cause differ
 
 
@@ -110,11 +109,10 @@ KINDS: Final = {
     FailureKind.LOGIN: KindFacts(
         "Correct user and password in the URI, or create the user on {broker}. The agent notices changed files.",
         word="unreachable",  # by one of several addresses; the others may be there again soon
-        is_refusal=True,
         differ_in="user",
     ),
-    FailureKind.PERMISSION: KindFacts(word="unreachable", is_refusal=True),
-    FailureKind.NO_VHOST: KindFacts(word="unreachable", is_refusal=True),
+    FailureKind.PERMISSION: KindFacts(word="unreachable"),
+    FailureKind.NO_VHOST: KindFacts(word="unreachable"),
     FailureKind.NOT_FOUND: KindFacts(
         "Create on {broker} what the error names, or correct its name in the definition.",
         word="closed",
@@ -131,7 +129,6 @@ KINDS: Final = {
         differ_in="error",
     ),
 }
-"""Of several alarms the first counts."""
 CAUSES: Final = tuple(kind for kind, facts in KINDS.items() if facts.cause is None)
 DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}
 """By the kind of the links."""
