@@ -15,7 +15,7 @@ Why: docs/decisions/0040-failures-are-values.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -88,7 +88,7 @@ class Side(StrEnum):
 
 class FailureKind(StrEnum):
     """The kinds of failure that keep messages from moving. Status, causes, advice, metrics and export use this one
-    list; a value is the text for operators."""
+    list; a value is the text for operators. Of several alarms the first counts."""
 
     MEMORY_ALARM = "memory alarm"
     DISK_ALARM = "disk alarm"
@@ -101,6 +101,7 @@ class FailureKind(StrEnum):
     UNREACHABLE = "unreachable"
     UNRESOLVED = "host not resolved"
     NOT_ANSWERING = "not answering"
+    NOT_READING = "not reading"
     HEARTBEATS_MISSED = "heartbeats missed"
     LOST = "connection lost"
     CLOSED = "closed by the broker"
@@ -133,40 +134,30 @@ UNKNOWN: Final = Failure()
 
 
 class BrokerError(AgentError):
-    """A broker refused a request, or didn't respond. `side` is set where it is known which of a link's brokers it
-    was."""
+    """A broker refused a request, or didn't respond. `where` is its address, where that is known, and `what` is the
+    message without it. `side` is set where it is known which of a link's brokers it was."""
 
     side: Side | None = None
     facts: Failure | None = None
     """The facts of the error itself; without them, those of the error that it was raised from count."""
 
-    def __init__(self, message: str = "", *, facts: Failure | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, what: str = "", *, where: str = "", facts: Failure | None = None) -> None:
+        super().__init__(f"{where}: {what}" if where else what)
+        self.where, self.what = where, what
         if facts is not None:
             self.facts = facts
 
     @property
     def failure(self) -> Failure:
         is_permanent, facts = isinstance(self, PermanentError), _facts(self)
-        if is_permanent and facts.kind in _PASSING:
+        if is_permanent and facts.kind not in _TO_BE_FIXED:
             facts = Failure(FailureKind.INVALID)
         return replace(facts, side=self.side or facts.side, is_permanent=is_permanent)
 
 
-_PASSING: Final = frozenset(
-    {
-        FailureKind.UNREACHABLE,
-        FailureKind.UNRESOLVED,
-        FailureKind.NOT_ANSWERING,
-        FailureKind.HEARTBEATS_MISSED,
-        FailureKind.LOST,
-        FailureKind.CLOSED,
-        FailureKind.STOOD_STILL,
-        FailureKind.OTHER,
-    }
-)
-"""Kinds that pass by themselves. A permanent error may have been raised from one of them; it then counts as
-`INVALID`."""
+_REFUSED: Final = {FailureKind.LOGIN, FailureKind.PERMISSION, FailureKind.NO_VHOST, FailureKind.NOT_FOUND}
+_TO_BE_FIXED: Final = frozenset({*_REFUSED, FailureKind.TLS, FailureKind.INVALID})
+"""Other kinds pass by themselves. A permanent error that was raised from one of them counts as `INVALID`."""
 
 
 def _facts(error: BaseException | None) -> Failure:
@@ -195,6 +186,19 @@ class TransientError(BrokerError):
 
 class PermanentError(BrokerError):
     """Trying again won't work before the configuration or a permission is changed."""
+
+
+def joined(failures: Sequence[BrokerError], *kinds: type[BrokerError]) -> BrokerError:
+    """One error for all addresses of a broker: of the first of `kinds` that any of them is. What it comes from is the
+    first that somebody has to fix there, otherwise the first that shows that the broker is away."""
+    if len(failures) == 1:
+        return failures[0]
+    kind = next(kind for kind in kinds if any(isinstance(each, kind) for each in failures))
+    found = kind("; ".join(map(str, failures)))
+    refusals = [each for each in failures if each.failure.kind in _REFUSED]
+    away = [each for each in failures if isinstance(each, TransientError)]
+    found.__cause__ = next(iter((*refusals, *away)), failures[0])
+    return found
 
 
 class CannotStartError(AgentError):

@@ -116,19 +116,20 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
     """Converts a network error to ours; the message starts with `where`, and `seconds` is the time waited."""
     cause = next((found for found in _chain(error) if isinstance(found, OSError)), None)
     if isinstance(cause, ssl.SSLError):
-        return PermanentError(f"{where}: {_why_tls(cause)}", facts=_TLS)
+        return PermanentError(_why_tls(cause), where=where, facts=_TLS)
     if isinstance(cause, TimeoutError):
         waited = "in time" if seconds is None else f"within {seconds:g} s"
-        return TransientError(f"{where}: no answer {waited}: check the address, firewalls and the broker")
+        return TransientError(f"no answer {waited}: check the address, firewalls and the broker", where=where)
     if isinstance(cause, socket.gaierror):
         return TransientError(
-            f"{where}: the host's name can't be resolved on this machine ({cause.strerror}): check it and DNS",
+            f"the host's name can't be resolved on this machine ({cause.strerror}): check it and DNS",
+            where=where,
             facts=Failure(FailureKind.UNRESOLVED),
         )
     reason = _why_os(cause or error)
     if reason == os.strerror(errno.ECONNREFUSED):
-        return TransientError(f"{where}: connection refused: check the port and that the broker runs")
-    return TransientError(f"{where}: connection failed: {reason}")
+        return TransientError("connection refused: check the port and that the broker runs", where=where)
+    return TransientError(f"connection failed: {reason}", where=where)
 
 
 def hung_up(tls: Tls, *, where: str) -> BrokerError:
@@ -138,16 +139,16 @@ def hung_up(tls: Tls, *, where: str) -> BrokerError:
         if tls.certfile is None
         else "check certfile and which authority the broker trusts"
     )
-    return TransientError(f"{where}: closed by the server right after TLS began: {advice}", facts=_TLS)
+    return TransientError(f"closed by the server right after TLS began: {advice}", where=where, facts=_TLS)
 
 
 async def _read(path: str, *, where: str, key: str) -> bytes:
     try:
         return await read_in_time(path, MAX_FILE)
     except HangingError as error:
-        raise TransientError(f"{where}: {key} {path} can't be used: {error}") from error
+        raise TransientError(f"{key} {path} can't be used: {error}", where=where) from error
     except UnreadableError as error:
-        raise PermanentError(f"{where}: {key} {path} can't be used: {error}", facts=_TLS) from error
+        raise PermanentError(f"{key} {path} can't be used: {error}", where=where, facts=_TLS) from error
 
 
 def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext:
@@ -165,7 +166,7 @@ def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
             why = error.strerror or why
-        raise PermanentError(f"{where}: {what} can't be used: {why}", facts=_TLS) from error
+        raise PermanentError(f"{what} can't be used: {why}", where=where, facts=_TLS) from error
     if not tls.verify or tls.server_name_indication == NO_SNI:
         context.check_hostname = False
     if not tls.verify:

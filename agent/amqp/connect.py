@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import structlog
@@ -30,7 +30,7 @@ from agent.core.addresses.expiry import token_expiry
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
-from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError, joined
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
 from agent.tasks import GuardedTasks, report_unforeseen
@@ -194,7 +194,7 @@ class Connection:
         """Close the connection; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
-        error = TransientError(f"{self.where}: the agent closed the connection")
+        error = TransientError("the agent closed the connection", where=self.where)
         patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
         await self.wire.close(error, patience=patience)
 
@@ -258,7 +258,7 @@ async def connect(
     its own limit, too. `heard` holds when other connections of this process last heard from their brokers. `wired`
     makes the connection, for another protocol than AMQP 0-9-1."""
     if uri.is_downstream_itself:
-        raise PermanentError(f"{where}: the URI names no host")
+        raise PermanentError("the URI names no host", where=where)
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
     step = seconds if within or uri.connection_timeout else min(LONGEST_STEP, seconds)
     terms = _terms(uri, where, default_vhost)
@@ -278,7 +278,7 @@ async def connect(
         is_timeout = wire is not None and isinstance(error, TimeoutError)
         if is_timeout or (hanging and not isinstance(error, ssl.SSLError)):
             facts = Failure(FailureKind.NOT_ANSWERING)
-            raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
+            raise TransientError(_silent(heard, address, began, step), where=terms.where, facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire) or isinstance(error, PermanentError):  # which says all itself
@@ -286,8 +286,8 @@ async def connect(
         raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:
         if wire is not None and not wire.is_open:
-            wire.abort(TransientError(f"{terms.where}: given up"))
-    wire.explain = lambda error: _lost(error, terms)
+            wire.abort(TransientError("given up", where=terms.where))
+    wire.explain = partial(lost, where=terms.where)
     heard.follow(wire, address)
     return Connection(uri, wire, terms, takes_secrets=wired is plain)  # AMQP 1.0 has no method for that
 
@@ -303,12 +303,6 @@ def _silent(heard: LastHeard, address: tuple[str, int], began: float, seconds: f
             "it accepts connections and doesn't answer new ones: overloaded, or one of several brokers there is frozen?"
         )
     return f"it accepts connections and doesn't answer, it did until {until}: frozen or overloaded?"
-
-
-def _lost(error: BrokerError, terms: Terms) -> BrokerError:
-    found = lost(error, where=terms.where)
-    found.__cause__, found.side = error, error.side
-    return found
 
 
 def _end_of(wire: WireConnection) -> BrokerError | None:
@@ -334,24 +328,10 @@ async def connect_any(
             )
         except BrokerError as error:
             failures.append(error)
-    if len(failures) == 1:
-        raise failures[0]
-    message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
-    if any(isinstance(error, TransientError) for error in failures):
-        raise TransientError(message) from _decisive(failures)
-    kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
-    raise kind(message) from (_decisive(failures) if failures else None)
-
-
-def _decisive(failures: Sequence[BrokerError]) -> BrokerError:
-    """Choose the failure that explains those of several addresses of a broker: the first that somebody has to fix
-    there, otherwise the first that shows that the broker is away."""
-    said = [each for each in failures if each.failure.kind in _SAID]
-    away = [each for each in failures if isinstance(each, TransientError)]
-    return next(iter((*said, *away)), failures[0])
-
-
-_SAID = frozenset({FailureKind.LOGIN, FailureKind.NO_VHOST, FailureKind.PERMISSION})
+    if not failures:
+        raise PermanentError("no endpoint is given", where=where)
+    kind = NoAccessError if all(isinstance(error, NoAccessError) for error in failures) else PermanentError
+    raise joined(failures, TransientError, kind)
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

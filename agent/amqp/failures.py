@@ -7,6 +7,7 @@ Why: docs/decisions/0040-failures-are-values.md
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
@@ -62,19 +63,19 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case NotAmqpError():
             is_tls = error.begin.startswith(_TLS_ALERT)
             facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
-            return PermanentError(f"{where}: {terms.redacted(_not_amqp(error.begin))}", facts=facts)
+            return PermanentError(terms.redacted(_not_amqp(error.begin)), where=where, facts=facts)
         case PermanentError():
-            return PermanentError(str(error))
+            return PermanentError(error.what, where=error.where)
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on need {FRAME_MAX_SINCE_4_1} or more"
-            return PermanentError(f"{where}: connection closed on frame_max={terms.frame_max}: {least}")
+            return PermanentError(f"connection closed on frame_max={terms.frame_max}: {least}", where=where)
         case EndOfStreamError() if mechanism is None and tls is not None and not isinstance(error.__cause__, SSLError):
             return hung_up(tls, where=where)
         case EndOfStreamError() if error.__cause__ is not None:
             return explain(error.__cause__, where=where)
         case EndOfStreamError() if mechanism is None:
             return TransientError(
-                f"{where}: closed by the server before it sent anything: check that this is an AMQP port"
+                "closed by the server before it sent anything: check that this is an AMQP port", where=where
             )
         case _:
             return lost(error, where=where)
@@ -111,34 +112,26 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     where, user, vhost = terms.where, terms.user, terms.vhost
     about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
     refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
+    permanent = partial(PermanentError, where=where)
     match opening_refusal(code, text, user=user, vhost=vhost):
         case OpeningRefusal.NO_VHOST:
-            return PermanentError(
-                f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
-            )
+            return permanent(f"vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about)
         case OpeningRefusal.NO_ACCESS:
             who = user_of(text) or user  # a certificate's isn't that of the URI
-            return NoAccessError(
-                f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",
-                facts=replace(about, kind=FailureKind.PERMISSION, user=who),
-            )
+            denied = replace(about, kind=FailureKind.PERMISSION, user=who)
+            what = f"user {who!r} may not access vhost {vhost!r}"
+            return NoAccessError(f"{what}: give it permissions there", where=where, facts=denied)
         case OpeningRefusal.LIMIT:
-            return TransientError(f"{where}: a limit on connections is reached: {text}")
+            return TransientError(f"a limit on connections is reached: {text}", where=where)
         case OpeningRefusal.ONLY_LOCAL:
-            return PermanentError(
-                f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
-            )
+            what = f"user {user!r} may log in only from the broker's own host"
+            return permanent(f"{what}: use another user", facts=refused)
         case OpeningRefusal.LOGIN if mechanism is Mechanism.EXTERNAL:
-            return PermanentError(
-                f"{where}: login by client certificate refused: "
-                "check that the certificate's name is a user there (ssl_cert_login_from)",
-                facts=replace(refused, user=""),
-            )
+            advice = "check that the certificate's name is a user there (ssl_cert_login_from)"
+            return permanent(f"login by client certificate refused: {advice}", facts=replace(refused, user=""))
         case OpeningRefusal.LOGIN:
-            return PermanentError(
-                f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
-            )
-    return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
+            return permanent(f"login refused for user {user!r}: check user and password in its URI", facts=refused)
+    return TransientError(f"the broker closed the connection ({code}): {text}", where=where)
 
 
 def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
@@ -146,8 +139,9 @@ def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
     refused = error.__cause__
     if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
         return PermanentError(
-            f"{where}: the new password or token of user {user!r} was refused: check that it is valid and issued for "
+            f"the new password or token of user {user!r} was refused: check that it is valid and issued for "
             f"the same user: {one_line(str(refused))}",
+            where=where,
             facts=Failure(FailureKind.LOGIN, user=user),
         )
     if isinstance(error, UnansweredError):
@@ -161,12 +155,15 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
     """The error with which an open connection ended."""
     match error:
         case ConnectionClosedError():
-            return TransientError(f"{where}: the broker closed the connection ({error.code}): {one_line(str(error))}")
+            what = f"the broker closed the connection ({error.code}): {one_line(str(error))}"
         case HeartbeatMissedError():
-            return TransientError(f"{where}: heartbeats missed: {error}")
+            what = f"heartbeats missed: {error}"
         case EndOfStreamError() if error.__cause__ is not None:
-            return TransientError(str(explain(error.__cause__, where=where)))  # it worked until now, TLS too
+            what = explain(error.__cause__, where=where).what  # it passes: it worked until now, TLS too
         case EndOfStreamError():
-            return TransientError(f"{where}: connection lost: {error}")
+            what = f"connection lost: {error}"
         case _:
-            return TransientError(f"{where}: {error}")
+            what = error.what
+    found = TransientError(what, where=where)
+    found.__cause__, found.side = error, error.side
+    return found

@@ -109,15 +109,16 @@ class Handshake:
 
     def _not_amqp(self, begin: bytes) -> PermanentError:
         return PermanentError(
-            f"{self._terms.where}: the server answers AMQP 1.0 with {self._terms.redacted(repr(begin))}: "
+            f"the server answers AMQP 1.0 with {self._terms.redacted(repr(begin))}: "
             "check the port; RabbitMQ before 4.0 needs its plugin rabbitmq_amqp1_0",
+            where=self._terms.where,
             facts=Failure(FailureKind.INVALID),
         )
 
     def _anonymous_refused(self) -> PermanentError:
         return PermanentError(
-            f"{self._terms.where}: the broker refuses ANONYMOUS logins, though it offers them: "
-            "write a user and a password into the URI",
+            "the broker refuses ANONYMOUS logins, though it offers them: write a user and a password into the URI",
+            where=self._terms.where,
             facts=Failure(FailureKind.LOGIN, vhost=self._terms.vhost),
         )
 

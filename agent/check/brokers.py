@@ -35,7 +35,8 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Outlook
 from agent.core.model import ExchangeLink, ShovelLink
 from agent.core.permissions import EVENTS
-from agent.core.status.advice import CLEARING, advice
+from agent.core.status.advice import advice
+from agent.core.status.failure_kinds import KINDS
 from agent.core.text import listed
 from agent.errors import BrokerError, FailureKind
 from agent.links.ends import DOWNSTREAM, terminus_of, wired
@@ -250,7 +251,7 @@ def judge_nodes(
     effect = "links to it deliver nothing" if links_to else "nothing new arrives there, and its backlog still flows"
     for kind, alarm in alarms_of(nodes):
         message = f"{alarm}: the broker accepts no messages, so {effect}"
-        yield judged(Topic.ALARM, where, message, CLEARING[kind].format(broker="that broker"), links)
+        yield judged(Topic.ALARM, where, message, KINDS[kind].clearing.format(broker="that broker"), links)
     if not all(isinstance(each.get(key), bool) for each in nodes for key in ("mem_alarm", "disk_free_alarm")):
         message = "whether a node has a memory or disk alarm can't be seen: the broker has no statistics, or none yet"
         yield Finding.note(Topic.ALARM, where, message, "see `rabbitmq-diagnostics alarms` there")

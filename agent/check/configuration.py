@@ -263,7 +263,7 @@ async def _judge_unreachable(
         else:
             fix = await command_to_grant(account if kind is FailureKind.PERMISSION else None, context.apis)
         labels = tuple(link.label for link in context.links if each.endpoint in (link.source, link.destination))
-        yield judged(topic, each.where, str(each.error).removeprefix(f"{each.where}: "), fix, labels)
+        yield judged(topic, each.where, each.error.what, fix, labels)
 
 
 def _judge_pairs(context: CheckContext) -> Iterator[Finding]:

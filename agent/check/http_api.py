@@ -60,11 +60,11 @@ class BrokerApi:
         self.where = f"{where} {urls[0]}"
         self._client = ManagementClient(urls, where=where, setting=setting, timeout=patience)
         self._patience = patience
-        self._unanswered: str | None = None
+        self._unanswered: BrokerError | None = None
         self._clock = clock
         self._answers: dict[ApiQuestion, Any] = {}
         self._asking: dict[ApiQuestion, asyncio.Lock] = {}
-        self.failures: dict[ApiQuestion, str] = {}
+        self.failures: dict[ApiQuestion, BrokerError] = {}
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -164,7 +164,7 @@ class BrokerApi:
         try:
             return await ask()
         except BrokerError as error:
-            self.failures[question] = str(error)
+            self.failures[question] = error
             if time.monotonic() - began >= self._patience / 2:
-                self._unanswered = str(error)
+                self._unanswered = error
             return None

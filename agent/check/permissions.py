@@ -234,8 +234,8 @@ def _is_of_user(attempt: Attempt, account: AccountNeeds) -> bool:
 def _unjudged(account: AccountNeeds, api: BrokerApi | None) -> Finding:
     if api is None:
         return _note(account, "without the broker's HTTP API (--api NAME=URL)")
-    reason = next((why for each, why in api.failures.items() if each.user == account.user), "it doesn't answer")
-    return _note(account, f"by {api.where}: {reason.removeprefix(f'{api.where}: ')}")
+    reason = next((why.what for each, why in api.failures.items() if each.user == account.user), "it doesn't answer")
+    return _note(account, f"by {api.where}: {reason}")
 
 
 def _unknown(account: AccountNeeds, api: BrokerApi, *, logs_in: bool) -> Finding:

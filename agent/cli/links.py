@@ -19,7 +19,7 @@ from agent.cli.remote import Remote, RemoteError, find, full_name, myself
 from agent.core.links.lifecycle import Status
 from agent.core.links.read_limits import RateLimit
 from agent.core.rules.quarantine import look_command, move_command
-from agent.core.status.advice import DELETED
+from agent.core.status.failure_kinds import DELETED
 from agent.core.text import age, counted, did_you_mean, in_full, in_words, printable
 from agent.errors import UnknownLinkError, UsageError
 

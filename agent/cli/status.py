@@ -15,7 +15,6 @@ from agent.cli import output
 from agent.cli.remote import Remote, RemoteError, TokenError, myself
 from agent.core.links.lifecycle import Level
 from agent.core.text import counted, printable
-from agent.errors import Severity
 
 FINE: Final = 0
 DEGRADED: Final = 1
@@ -201,17 +200,13 @@ def _waiting(found: Mapping[str, Any]) -> str:
 
 
 def _problems(overview: Mapping[str, Any], most: int) -> Iterator[str]:
-    not_run = [_place_last(text) for text in overview.get("not_run", ())]
+    not_run = overview.get("not_run", ())
+    if "not_run_details" in overview:  # an agent may be older; a narrow terminal cuts off the place
+        not_run = [f"{each['message']} ({each['place']})" for each in overview["not_run_details"]]
     for title, texts in (("problem   ", overview["problems"]), ("not run   ", not_run)):
         yield from (f"{title}  {text}" for text in texts[:most])
         if len(texts) > most:
             yield f"{title}  {len(texts) - most:,} more: --format json has all"
-
-
-def _place_last(problem: str) -> str:
-    """`FILE:LINE:COLUMN: not run: WHAT`, so that a narrow terminal cuts off the place."""
-    place, _, what = problem.partition(f": {Severity.NOT_RUN}: ")
-    return f"{what} ({place})" if what else problem
 
 
 def _cause(cause: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from yarl import URL
 from agent.core.addresses.secret import redacted
 from agent.core.addresses.uri import HttpUrl
 from agent.core.addresses.url_text import Tls
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError, joined
 from agent.look_up import Resolver
 from agent.management.answers import ShapeError
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
@@ -187,12 +187,13 @@ class Transport:
         """The first answer; each address has all of the time-out, or, where that `ends`, what is left of it."""
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
+            where = f"{self._where} {url.safe}"
             within = self._timeout if ends is None else ends - asyncio.get_running_loop().time()
             if within <= 0:
-                failures.append(PassingError(f"{self._where} {url.safe}: no answer within {self._timeout:g} s"))
+                failures.append(PassingError(f"no answer within {self._timeout:g} s", where=where))
                 break
             try:
-                answer = await self._ask(url, request, within)
+                answer = await self._ask(url, where, request, within)
             except (TooLargeError, NotTakenError):
                 raise  # the others would respond the same
             except BrokerError as error:
@@ -203,17 +204,16 @@ class Transport:
                 self._urls.remove(url)
                 self._urls.insert(0, url)
                 return answer
-        raise _joined(failures)
+        raise joined(failures, PassingError, TransientError, PermanentError)
 
-    async def _ask(self, url: HttpUrl, request: _Request, within: float) -> Any:
-        where = f"{self._where} {url.safe}"
+    async def _ask(self, url: HttpUrl, where: str, request: _Request, within: float) -> Any:
         try:
             return await self._exchange(url, where, request, within)
         # Neither is chained: such an error holds the request's headers, and so the password.
         except aiohttp.ClientPayloadError:
-            raise PassingError(f"{where}: the response was cut short: {NOT_RABBITMQ}") from None
+            raise PassingError(f"the response was cut short: {NOT_RABBITMQ}", where=where) from None
         except aiohttp.ClientResponseError:
-            raise TransientError(f"{where}: the server doesn't speak HTTP: {NOT_RABBITMQ}") from None
+            raise TransientError(f"the server doesn't speak HTTP: {NOT_RABBITMQ}", where=where) from None
         except (aiohttp.ClientError, OSError) as error:
             is_hang_up = _is_hang_up(error)
             if url.tls is not None and is_hang_up:
@@ -221,16 +221,16 @@ class Transport:
             else:
                 explained = explain(error, where=where, seconds=within)
             if is_hang_up or isinstance(error, TimeoutError):
-                explained = PassingError(str(explained))
+                explained = PassingError(explained.what, where=where)
             raise explained from error
         except TooMuchError as error:
-            raise TooLargeError(f"{where}: {request.route}: the response has {error}: {_TOO_LARGE}") from error
+            raise TooLargeError(f"{request.route}: the response has {error}: {_TOO_LARGE}", where=where) from error
         except ShapeError as error:
-            message = f"{where}: {request.route}: an object of the response {error}: {NOT_RABBITMQ}"
-            raise PermanentError(message) from error
+            message = f"{request.route}: an object of the response {error}: {NOT_RABBITMQ}"
+            raise PermanentError(message, where=where) from error
         except NotAListError as error:
-            message = f"{where}: {request.route}: the response can't be read ({error}): {NOT_RABBITMQ}"
-            raise PermanentError(message) from error
+            message = f"{request.route}: the response can't be read ({error}): {NOT_RABBITMQ}"
+            raise PermanentError(message, where=where) from error
 
     async def _exchange(self, url: HttpUrl, where: str, request: _Request, within: float) -> Any:
         if self._session is None:
@@ -248,7 +248,7 @@ class Transport:
         ) as response:
             self.date = response.headers.get("Date")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
+                raise PermanentError(f"the response is compressed, although not requested: {NOT_RABBITMQ}", where=where)
             if request.changes and response.status in _DONE:
                 return None
             is_json = response.content_type == "application/json"
@@ -280,26 +280,31 @@ class Transport:
         if status == 404 and reason:
             return
         if status in {401, 403}:
-            what, advice = self._refusal(url.user, reason, request.needs)
-            raise PermanentError(f"{where}: {what} ({status}): {advice}")
+            refused, what, advice = self._refusal(url.user, reason, request.needs)
+            raise PermanentError(f"{what} ({status}): {advice}", where=where, facts=Failure(refused, user=url.user))
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)
             failure = PassingError if status in _GATEWAY_FAILED else TransientError
-            raise failure(f"{where}: the HTTP API fails ({why}): see the broker's log")
+            raise failure(f"the HTTP API fails ({why}): see the broker's log", where=where)
         if 300 <= status < 400:
-            raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
+            raise PermanentError(
+                f"redirects elsewhere ({status}): give the final address in {self._setting}", where=where
+            )
         kind = _shown(response.content_type, url)
-        raise PermanentError(f"{where}: unexpected response ({status}, {kind}): {NOT_RABBITMQ}")
+        raise PermanentError(f"unexpected response ({status}, {kind}): {NOT_RABBITMQ}", where=where)
 
-    def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
+    def _refusal(self, user: str, reason: str, needs: str) -> tuple[FailureKind, str, str]:
         """RabbitMQ responds 401 both to a wrong password and to a missing permission; its reason distinguishes them."""
         if reason == _NO_TAG:
-            return f"user {user!r} may not use the HTTP API", "it needs the tags policymaker and monitoring"
+            what, advice = f"user {user!r} may not use the HTTP API", "it needs the tags policymaker and monitoring"
+            return FailureKind.PERMISSION, what, advice
         if reason == _ONLY_LOCAL:
-            return f"user {user!r} may log in only from the broker's own host", "use another user"
+            what, advice = f"user {user!r} may log in only from the broker's own host", "use another user"
+            return FailureKind.LOGIN, what, advice
         if not reason or reason in _LOGIN_FAILED:
-            return f"login refused for user {user!r}", f"check user and password in {self._setting}"
-        return f"refused for user {user!r}", f"it needs {needs}"
+            what, advice = f"login refused for user {user!r}", f"check user and password in {self._setting}"
+            return FailureKind.LOGIN, what, advice
+        return FailureKind.PERMISSION, f"refused for user {user!r}", f"it needs {needs}"
 
 
 def _shown(text: str, url: HttpUrl) -> str:
@@ -346,14 +351,3 @@ def _json(body: bytes) -> Any:
 def _is_hang_up(error: aiohttp.ClientError | OSError) -> bool:
     reset = isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}
     return reset or isinstance(error, aiohttp.ServerDisconnectedError)
-
-
-def _joined(failures: Sequence[BrokerError]) -> BrokerError:
-    """One failure for all addresses; transient if it is for any of them."""
-    if len(failures) == 1:
-        return failures[0]
-    kinds = (PassingError, TransientError, PermanentError)
-    kind = next(kind for kind in kinds if any(isinstance(error, kind) for error in failures))
-    joined = kind("; ".join(str(error) for error in failures))
-    joined.__cause__ = failures[0]
-    return joined

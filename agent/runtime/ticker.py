@@ -22,7 +22,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.ends import STANDSTILL
 from agent.core.model import Link
-from agent.errors import TransientError
+from agent.errors import Failure, FailureKind, TransientError
 from agent.slices import in_slices
 from agent.status.board import Board
 
@@ -107,7 +107,7 @@ class Fairness:
             f"{slow.in_flight} messages unconfirmed and gets a connection of its own; look at the queues bound there"
         )
         log.warning("link set apart", link=slow.link.id, vhost=slow.link.vhost, name=slow.link.name, reason=message)
-        local.connection.wire.abort(TransientError(message))
+        local.connection.wire.abort(TransientError(message, facts=Failure(FailureKind.NOT_READING)))
 
 
 EVERY: Final = 1.0

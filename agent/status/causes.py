@@ -11,7 +11,7 @@ from agent.core.links.lifecycle import LONG_PAUSE, Level, Status
 from agent.core.model import Link, ShovelLink
 from agent.core.permissions import Need, needs_of, needs_of_agent
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import CAUSES, advice
+from agent.core.status.advice import advice
 from agent.core.status.causes import (
     DOWN,
     SIDES,
@@ -25,6 +25,7 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.core.status.failure_kinds import CAUSES
 from agent.core.text import rfc3339
 from agent.errors import Failure, FailureKind
 from agent.slices import in_slices

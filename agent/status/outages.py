@@ -6,21 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import grouped
-from agent.core.status.causes import AWAY, DOWN
+from agent.core.status.causes import DOWN
+from agent.core.status.failure_kinds import KINDS, cause_of, outage_of
 from agent.errors import Failure, FailureKind, Side
 
 STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to be over
 OFTEN: Final = 3  # times within such pauses
-_RECURRING: Final = frozenset({FailureKind.LOST, FailureKind.OTHER, FailureKind.STOOD_STILL})
 Kind = tuple[bool, FailureKind]
-"""True for the broker that messages go to, and the kind of failure. Where a connection is lost, often none can be made:
-that is one trouble."""
+"""True for the broker that messages go to, and the kind of outage."""
 
 
 def kind_of(failure: Failure) -> Kind:
-    kind = grouped(failure)
-    return failure.side is Side.DOWNSTREAM, FailureKind.LOST if kind in AWAY else kind
+    return failure.side is Side.DOWNSTREAM, outage_of(cause_of(failure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class LinkOutage:
     ended: float = 0.0
 
     def recurs(self, now: float, since: float) -> bool:
-        return self.times >= OFTEN and self.kind[1] in _RECURRING and now - since < STEADY
+        return self.times >= OFTEN and KINDS[self.kind[1]].may_recur and now - since < STEADY
 
 
 @dataclass(slots=True)

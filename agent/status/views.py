@@ -269,6 +269,11 @@ LinksByStatus = Annotated[
 ]
 
 
+class ProblemView(TypedDict):
+    place: str
+    message: str
+
+
 class AgentOverview(TypedDict):
     agent: str
     group: str
@@ -279,6 +284,7 @@ class AgentOverview(TypedDict):
     problems: list[str]
     notes: list[str]
     not_run: list[str]
+    not_run_details: Annotated[list[ProblemView], "The same as `not_run`."]
     reload_success: bool
     reloaded: Time | None
     now: Time
@@ -301,6 +307,7 @@ def overview(board: Board) -> AgentOverview:
         "problems": [*board.problems, *board.errors.problems],
         "notes": list(board.notes),
         "not_run": [str(each) for each in board.not_run],
+        "not_run_details": [{"place": str(each.place), "message": each.message} for each in board.not_run],
         "reload_success": not board.problems,
         "reloaded": rfc3339(board.reloaded_at) if board.reloaded_at else None,
         "now": rfc3339(board.clock()),

@@ -85,7 +85,7 @@ def test_a_command_that_asks_an_agent_loads_nothing_that_asks_a_broker() -> None
         (("--help",), 19),
         (("status", "--url", NOBODY), 33),
         (("validate", "-c", SMALL), 72),
-        (("run", "-c", "missing.yaml"), 241),
+        (("run", "-c", "missing.yaml"), 242),
     ],
 )
 def test_a_command_loads_few_of_our_modules(arguments: tuple[str | Path, ...], most: int) -> None:

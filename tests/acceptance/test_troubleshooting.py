@@ -27,7 +27,7 @@ from agent.cli import (
 from agent.core import export_event
 from agent.core.links.lifecycle import Status
 from agent.core.rules.quarantine import QuarantineReason
-from agent.core.status import advice
+from agent.core.status.failure_kinds import CAUSES
 from tests.acceptance.command import ROOT
 
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
@@ -56,7 +56,7 @@ def alerts() -> list[dict[str, Any]]:
     [
         ("A link's status", [*Status]),
         ("Why it has that status", [*export_event.Reason]),
-        ("Causes", [*advice.CAUSES]),
+        ("Causes", [*CAUSES]),
         ("Messages in quarantine", [*QuarantineReason]),
         ("Alerts", [alert["alert"] for alert in alerts()]),
         ("What `check` finds", [*Topic]),

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from agent.amqp.failures import alarm_of
-from agent.core.status.causes import AWAY
+from agent.core.status.failure_kinds import CAUSES, outage_of
 from agent.errors import FailureKind
 from agent.status.metric_definitions import AGENT_METRICS, CERTIFICATE, INFO, LINK_METRICS, STUCK, TOKEN, MetricType
 from tests.deploy.prometheus import DEPLOYED, ROOT
@@ -117,7 +117,7 @@ def test_the_rules_know_what_an_agent_calls_a_block_and_a_lost_connection() -> N
         for pattern in re.findall(r'trouble[=!]~"([^"]*)"', rule["expr"])
     }
     blocks = {alarm_of(reason) for reason in ("low on memory", "low on disk", "")}
-    assert asked == {frozenset(blocks), AWAY | {FailureKind.LOST}}
+    assert asked == {frozenset(blocks), frozenset(each for each in CAUSES if outage_of(each) is FailureKind.LOST)}
 
 
 def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group_for_each_trouble() -> None:

@@ -25,7 +25,7 @@ from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
-from agent.errors import BrokerError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, TransientError
 
 MOST_CHANNELS: Final = 65_535
 LOOKS: Final = 10  # at open questions, in the time that a broker has for an answer
@@ -357,7 +357,8 @@ class WireConnection(asyncio.BufferedProtocol):
         """
         patience, now = self._terms.patience, self._loop.time()
         if self._is_full and self._fed and now - self._full_since >= patience:
-            self._end(TransientError(f"the broker has read nothing for {patience:g} s"))
+            facts = Failure(FailureKind.NOT_READING)
+            self._end(TransientError(f"the broker has read nothing for {patience:g} s", facts=facts))
             return
         is_late = now - self._looked_at > 2 * patience / LOOKS
         self._looked_at = now

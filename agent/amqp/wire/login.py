@@ -55,7 +55,7 @@ class Terms:
         """The lower of both frame limits, and never more than `frames.LARGEST`: without a limit, one frame could take
         all memory."""
         if 0 < theirs < frames.SMALLEST:
-            raise TransientError(f"{self.where}: broken AMQP: frames of {theirs} bytes")
+            raise TransientError(f"broken AMQP: frames of {theirs} bytes", where=self.where)
         return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)
 
     def choose(self, offered: str) -> Mechanism:
@@ -65,8 +65,9 @@ class Terms:
                 return mechanism
         ours = ", ".join(mechanism.value.upper() for mechanism in self.mechanisms)
         raise PermanentError(
-            f"{self.where}: no common way to log in: the broker offers {one_line(self.redacted(', '.join(theirs)))}; "
-            f"auth_mechanism allows {ours}"
+            f"no common way to log in: the broker offers {one_line(self.redacted(', '.join(theirs)))}; "
+            f"auth_mechanism allows {ours}",
+            where=self.where,
         )
 
     def response(self, mechanism: Mechanism) -> bytes:

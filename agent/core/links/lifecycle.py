@@ -308,23 +308,19 @@ class LinkState:
             case Status.INVALID | Status.BACKOFF:
                 return self.unserved if self.broken is None else self.broken.failure
             case Status.BLOCKED:
-                return Failure(min((block.kind for block in self.blocked), key=_ALARMS.index), side=self._blocked_by)
+                sides, kinds = {block.side for block in self.blocked}, {block.kind for block in self.blocked}
+                # That messages can't be sent counts before that they can't be acknowledged.
+                side = Side.DOWNSTREAM if Side.DOWNSTREAM in sides else Side.UPSTREAM
+                return Failure(min(kinds, key=[*FailureKind].index), side=side)
             case Status.STALLED if self.stalled is not None:
                 return Failure(FailureKind.NO_CONFIRMS, side=self.stalled.side)
             case _:
                 return None
 
-    @property
-    def _blocked_by(self) -> Side:
-        """The side that blocks the link. If both do, the downstream: that messages can't be sent counts before that
-        they can't be acknowledged."""
-        return Side.DOWNSTREAM if any(block.side is Side.DOWNSTREAM for block in self.blocked) else Side.UPSTREAM
-
 
 NO_LEASE: Final = Failure(FailureKind.LOST, side=Side.DOWNSTREAM)
 """The failure of a link that no agent of the group runs: leases are in the downstream, and no other agent has taken
 this one either."""
-_ALARMS: Final = (FailureKind.MEMORY_ALARM, FailureKind.DISK_ALARM, FailureKind.BLOCKED)
 NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
 HAS_COMPLETED: Final = "finished: it has moved all that its definition asks for; restart it to run it again"
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
-from agent.errors import Failure, FailureKind
+from agent.core.status.failure_kinds import KINDS
+from agent.errors import Failure
 
 
 def reason_of(before: LinkState | None, after: LinkState) -> Reason:
@@ -30,23 +31,9 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
 
 def word_of(failure: Failure) -> str:
     """The `reason` of a failure in metrics, and the second half of that in events: few enough to be counted."""
-    return "refused" if failure.is_permanent else _WORDS.get(failure.kind, "other")
+    return "refused" if failure.is_permanent else KINDS[failure.kind].word
 
 
-_WORDS: Final = {
-    FailureKind.UNREACHABLE: "unreachable",
-    FailureKind.UNRESOLVED: "unreachable",
-    FailureKind.NOT_ANSWERING: "unreachable",
-    FailureKind.LOGIN: "unreachable",  # by one of several addresses; the others may be there again soon
-    FailureKind.PERMISSION: "unreachable",
-    FailureKind.NO_VHOST: "unreachable",
-    FailureKind.LOST: "lost",
-    FailureKind.TLS: "lost",
-    FailureKind.CLOSED: "closed",
-    FailureKind.NOT_FOUND: "closed",
-    FailureKind.HEARTBEATS_MISSED: "heartbeat",
-    FailureKind.STOOD_STILL: "standstill",
-}
 WORDS: Final = ("unreachable", "refused", "lost", "closed", "heartbeat", "standstill", "other")
 
 _RELEASED: Final = {

@@ -9,35 +9,15 @@ from typing import Final
 
 from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
-from agent.core.model import LinkKind
 from agent.core.permissions import Need, Permission, escaped, grant_command
+from agent.core.status.failure_kinds import KINDS, SLOW_PATH
 from agent.core.text import counted, listed
 from agent.errors import Failure, FailureKind
 
-DELETED: Final = {LinkKind.EXCHANGE: FailureKind.EXCHANGE_DELETED, LinkKind.QUEUE: FailureKind.QUEUE_DELETED}
-"""By the kind of the links."""
 _TOPIC: Final = "topic"
 _VHOST: Final = "vhost"
 _MOST_NAMED: Final = 10  # links or objects in a command
 _MOST_NEEDS: Final = 3  # objects in a sentence
-_GROUPED: Final = {
-    FailureKind.HEARTBEATS_MISSED: FailureKind.NOT_ANSWERING,
-    FailureKind.UNRESOLVED: FailureKind.UNREACHABLE,
-}
-_OF_ANY_CAUSE: Final = {  # unless the configuration has to change
-    FailureKind.CLOSED: FailureKind.OTHER,
-    FailureKind.OTHER: FailureKind.OTHER,
-    FailureKind.TLS: FailureKind.LOST,
-}
-
-CAUSES: Final = tuple(each for each in FailureKind if each not in {*_GROUPED, FailureKind.CLOSED, FailureKind.TLS})
-
-
-def grouped(failure: Failure) -> FailureKind:
-    """The kind of cause that it belongs to: some need the same to be done about them."""
-    if failure.kind in _OF_ANY_CAUSE:
-        return FailureKind.INVALID if failure.is_permanent else _OF_ANY_CAUSE[failure.kind]
-    return _GROUPED.get(failure.kind, failure.kind)
 
 
 def advice(
@@ -61,22 +41,15 @@ def advice(
     if kind is FailureKind.NO_VHOST:
         return _create_vhosts(broker, list(dict.fromkeys(each.vhost for each in failures)))
     if kind is FailureKind.UNREACHABLE and failures and failures[0].kind is FailureKind.UNRESOLVED:
-        return (
-            f"The name of {broker} doesn't resolve on the agent's machine: check DNS there, or the host in the URI. "
-            "The agent tries again by itself."
-        )
-    if kind is FailureKind.PAUSED and 0 < len(links) <= _MOST_NAMED:
-        return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
-    if kind in DELETED.values() and 0 < len(links) <= _MOST_NAMED:
-        return (
-            f"Declare the {kind.removesuffix(' deleted')} again on {broker}, and its link begins anew. If it was "
-            f"meant to go, run `federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
-        )
+        kind = FailureKind.UNRESOLVED
+    facts = KINDS[kind]
+    if facts.advice_on_links and 0 < len(links) <= _MOST_NAMED:
+        return facts.advice_on_links.format(broker=broker, links=" ".join(links))
     if kind is FailureKind.BEHIND and (found := _behind(broker, error, lag)):
         return found
     if kind is FailureKind.NO_CONFIRMS and vhosts:
-        return f"{_ADVICE[kind].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}. {_EMPTY}"
-    return _ADVICE[kind].format(broker=broker) + _rest(kind, errors, failures)
+        return f"{facts.advice.format(broker=broker)} To see how full they are: {_list_queues(vhosts)}. {_EMPTY}"
+    return facts.advice.format(broker=broker) + _rest(facts.differ_in, errors, failures)
 
 
 def _behind(broker: str, error: str, lag: LagDescription) -> str:
@@ -109,14 +82,13 @@ def _create_vhosts(broker: str, vhosts: Sequence[str]) -> str:
     return f"Create the vhosts on {broker} ({commands}), or correct the paths of the URIs."
 
 
-def _rest(kind: FailureKind, errors: Sequence[str], failures: Sequence[Failure]) -> str:
+def _rest(differ_in: str, errors: Sequence[str], failures: Sequence[Failure]) -> str:
     """The errors and objects of further links; the advice itself is about one error."""
-    if kind in _NAMING:
-        describe, what = _NAMING[kind]
-        named = list(dict.fromkeys(filter(None, map(describe, failures))))
+    if differ_in in _NAMES:
+        named = list(dict.fromkeys(filter(None, map(_NAMES[differ_in], failures))))
         if len(named) > 1:
-            return f" All that is named: {listed(named, _MOST_NAMED, what)}."
-    differing = sum(each != errors[0] for each in errors) if kind in _EACH_DIFFERENT else 0
+            return f" All that is named: {listed(named, _MOST_NAMED, differ_in)}."
+    differing = sum(each != errors[0] for each in errors) if differ_in else 0
     if not differing:
         return ""
     have = "has another error" if differing == 1 else "have other errors"
@@ -131,9 +103,12 @@ def _user(failure: Failure) -> str:
     return f"'{failure.user}'" if failure.user else ""
 
 
+_NAMES: Final = {"object": _object, "user": _user}
+
+
 def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> str:
     """Text on how to grant what one user lacks in one vhost."""
-    if not missing or not missing[0].user:
+    if not missing or not (missing[0].user and missing[0].vhost):  # an HTTP API asks for tags
         return f"Give the user that the error names the missing permission on {broker}."
     user, vhost = missing[0].user, missing[0].vhost
     topics = dict.fromkeys(each.object for each in missing if each.object_type == _TOPIC)
@@ -212,65 +187,12 @@ def _shared_beginning(first: str, last: str) -> str:
     return first[:at]
 
 
-_ALARM: Final = "Messages wait upstream; the links continue by themselves when it clears."
-CLEARING: Final = {
-    FailureKind.MEMORY_ALARM: (
-        "On {broker}, `rabbitmq-diagnostics memory_breakdown` shows what uses the memory: consume or purge queues, or "
-        "raise vm_memory_high_watermark."
-    ),
-    FailureKind.DISK_ALARM: (
-        "On {broker}, free disk space until it is above disk_free_limit (`rabbitmq-diagnostics status`)."
-    ),
-}
-_SLOW_PATH: Final = "look at the downstream's disks and CPU and at the path"
 _RAISE_PREFETCH: Final = (
     "Raise `prefetch-count`, of a shovel `src-prefetch-count`, or remove it, and the agent adapts it to the path. If "
-    f"the links still forward less than is published, {_SLOW_PATH}."
+    f"the links still forward less than is published, {SLOW_PATH}."
 )
 _RAISE_LIMIT: Final = (
     "Raise `rate-limit`, which holds the links, or remove it, if more may go through; neither restarts a link. "
     "Otherwise allow more in `lag-critical`."
 )
-_ADVICE: Final = {
-    **{kind: f"{text} {_ALARM}" for kind, text in CLEARING.items()},
-    FailureKind.BLOCKED: "On {broker}, `rabbitmq-diagnostics alarms` shows what blocks publishers. " + _ALARM,
-    FailureKind.NO_CONFIRMS: (
-        "Messages wait and {broker} confirms none: look there for load, full queues and queues without a quorum."
-    ),
-    FailureKind.BEHIND: (
-        "More is published on {broker} than the links forward: compare their rates, " + _SLOW_PATH + ", and leave "
-        "prefetch-count at auto."
-    ),
-    FailureKind.EXCHANGE_DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
-    FailureKind.QUEUE_DELETED: "Declare the queues again on {broker}, and their links begin anew.",
-    FailureKind.PAUSED: (
-        "Messages wait upstream. `federation-agent links --status paused` shows the reasons; resume those links whose "
-        "reason is over."
-    ),
-    FailureKind.UNREACHABLE: (
-        "Check that {broker} runs and that the address in the error can be reached from the agent. It tries again by "
-        "itself."
-    ),
-    FailureKind.NOT_ANSWERING: (
-        "{broker} takes connections and says nothing: it is frozen or overloaded, or the network swallows what "
-        "is sent. Look at its CPU, memory and disks. If it has never answered, check that the address in the error is "
-        "an AMQP port. The agent tries again by itself."
-    ),
-    FailureKind.LOST: (
-        "The network or {broker} ended the connection; the agent tries again by itself. If it lasts, read its log."
-    ),
-    FailureKind.STOOD_STILL: (
-        "{broker} did nothing for more than a second, or did not hear the downstream: links are given up then, as "
-        "another agent of its group may run them. Its log says for how long it stood still. Look at the CPU that it is "
-        "given: limits, other processes. It goes on by itself."
-    ),
-    FailureKind.LOGIN: (
-        "Correct user and password in the URI, or create the user on {broker}. The agent notices changed files."
-    ),
-    FailureKind.NOT_FOUND: "Create on {broker} what the error names, or correct its name in the definition.",
-    FailureKind.INVALID: "Change the definition as the error says. The agent notices it; `restart` tries at once.",
-    FailureKind.OTHER: "The agent tries again by itself. If this lasts, read the log of {broker} around this time.",
-}
-_NAMING: Final = {FailureKind.NOT_FOUND: (_object, "object"), FailureKind.LOGIN: (_user, "user")}
-_EACH_DIFFERENT: Final = frozenset({*_NAMING, FailureKind.INVALID, FailureKind.OTHER})
 _WHERE_DOWN: Final = f"--status {Status.INVALID} --status {Status.BACKOFF}"

@@ -16,14 +16,12 @@ from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.permissions import Need
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import DELETED, advice, grouped
+from agent.core.status.advice import advice
+from agent.core.status.failure_kinds import CAUSES, DELETED, KINDS, cause_of, outage_of
 from agent.core.text import counted, in_words, waiting_text
 from agent.errors import Failure, FailureKind, Side
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
-AWAY: Final = frozenset(
-    {FailureKind.UNREACHABLE, FailureKind.NOT_ANSWERING}
-)  # where a connection was lost, these often follow
 DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
 _DOWNSTREAM: Final = "downstream"
 _UPSTREAM: Final = "upstream"
@@ -209,9 +207,9 @@ def blamed(link: LinkFacts) -> tuple[str, FailureKind]:
     elif link.failure is None:
         kind = FailureKind.PAUSED
     else:
-        kind = grouped(link.failure)
-        if link.recurs and kind in AWAY:  # for moments, after it was lost
-            kind = FailureKind.LOST
+        kind = cause_of(link.failure)
+        if link.recurs:
+            kind = outage_of(kind)
     return _side(link), kind
 
 
@@ -281,7 +279,8 @@ def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
 def _is_known(known: Acknowledgement, side: str, trouble: FailureKind) -> bool:
     """True if the acknowledgement is about this trouble. A broker that restarts is unreachable, silent and lost in
     turn: that is one trouble."""
-    return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {FailureKind.LOST})
+    alike = {kind for kind in CAUSES if outage_of(kind) is outage_of(trouble)}
+    return known.side == side and known.trouble in alike  # another agent may have written any text
 
 
 def waiting_of(links: Iterable[LinkFacts]) -> WaitingMessages:
@@ -308,7 +307,7 @@ def _urgency(cause: Cause) -> int:
     whether messages flowed, but its links are connected."""
     if cause.were_flowing:
         return 0
-    return 1 if _HOW.get(cause.trouble) in DEGRADED else 2
+    return 1 if KINDS[cause.trouble].links_are in DEGRADED else 2
 
 
 def level_of(links: Sequence[LinkFacts]) -> Level:
@@ -341,20 +340,8 @@ def verdict(causes: Sequence[Cause], links: Sequence[LinkFacts], *, now: float) 
 
 def headline(cause: Cause, total: int, *, now: float) -> str:
     """A cause in one line, without the broker."""
-    how = "interrupted" if cause.recurs else _HOW.get(cause.trouble, "down")
+    how = "interrupted" if cause.recurs else KINDS[cause.trouble].links_are
     stopped = f"{len(cause.links):,} of {counted(total, 'link')} {how}"
     waits = f", {cause.waiting}" if cause.waiting.messages else ""
     again = " again and again" if cause.recurs else ""
     return f"{cause.trouble}{again} for {in_words(now - cause.since)}, {stopped}{waits}"
-
-
-_HOW: Final = {
-    FailureKind.MEMORY_ALARM: "blocked",
-    FailureKind.DISK_ALARM: "blocked",
-    FailureKind.BLOCKED: "blocked",
-    FailureKind.NO_CONFIRMS: "stalled",
-    FailureKind.PAUSED: "paused",
-    FailureKind.BEHIND: "behind",
-    FailureKind.EXCHANGE_DELETED: "gone",
-    FailureKind.QUEUE_DELETED: "gone",
-}

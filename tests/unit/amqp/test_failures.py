@@ -13,7 +13,7 @@ from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
 from agent.core.links.reasons import word_of
-from agent.core.status.advice import grouped
+from agent.core.status.failure_kinds import cause_of
 from agent.errors import BrokerError, FailureKind, PermanentError, TransientError
 
 
@@ -44,7 +44,7 @@ def test_what_caused_a_failure_tells_its_kind(cause: BaseException | None, kind:
 def test_what_has_to_be_changed_first_was_refused() -> None:
     told = PermanentError("login refused")
     told.__cause__ = ConnectionClosedError(403, "ACCESS_REFUSED")
-    assert (told.failure.is_permanent, word_of(told.failure), grouped(told.failure)) == (
+    assert (told.failure.is_permanent, word_of(told.failure), cause_of(told.failure)) == (
         True, "refused", FailureKind.INVALID,
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_what_has_to_be_changed_first_was_refused() -> None:
 def test_what_has_to_be_changed_is_no_passing_failure_that_it_was_raised_from(cause: BaseException) -> None:
     found = PermanentError("brokers from 4.1 on need more")
     found.__cause__ = cause
-    assert grouped(found.failure) is FailureKind.INVALID
+    assert cause_of(found.failure) is FailureKind.INVALID
 
 
 def test_what_ends_a_connection_that_stood_passes() -> None:
@@ -66,6 +66,15 @@ def test_what_ends_a_connection_that_stood_passes() -> None:
     found = lost(end, where="upstream origin h:5671")
     assert isinstance(found, TransientError)
     assert str(found) == "upstream origin h:5671: TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+
+
+def test_a_failure_has_its_place_once_and_as_a_field() -> None:
+    terms = Terms("upstream origin h:5672", "/", "u", Secret(""), (Mechanism.PLAIN,), 10)
+    with pytest.raises(TransientError) as raised:
+        terms.agree_on_frame_max(7)
+    found = opening_failed(raised.value, terms, None, None)
+    assert (found.where, found.what) == ("upstream origin h:5672", "broken AMQP: frames of 7 bytes")
+    assert str(found) == "upstream origin h:5672: broken AMQP: frames of 7 bytes"
 
 
 def test_a_peers_words_are_one_bounded_line_of_visible_characters() -> None:

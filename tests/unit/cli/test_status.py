@@ -89,9 +89,11 @@ def test_problems_leave_room_for_causes() -> None:
 
 
 def test_what_is_not_run_comes_before_its_place_which_may_be_cut_off() -> None:
-    about = overview(not_run=["/etc/federation-agent/agent.yaml:25:3: not run: upstream 'dc9' is not defined"])
-    lines = screen(VERDICT, about, causes(1), None)
-    assert "not run     upstream 'dc9' is not defined (/etc/federation-agent/agent.yaml:25:3)" in lines
+    place, message = "/etc/federation-agent/agent.yaml:25:3", "upstream 'dc: not run: 9' is not defined"
+    older = overview(not_run=[f"{place}: not run: {message}"])
+    about = {**older, "not_run_details": [{"place": place, "message": message}]}
+    assert f"not run     {message} ({place})" in screen(VERDICT, about, causes(1), None)
+    assert f"not run     {place}: not run: {message}" in screen(VERDICT, older, causes(1), None)
 
 
 def test_a_program_gets_all_of_it() -> None:

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.core.addresses.uri import parse_http
-from agent.errors import BrokerError
+from agent.core.status.advice import advice
+from agent.errors import BrokerError, FailureKind, TransientError
 from agent.management.client import ManagementClient
 from tests.lab.stranger import served
 
@@ -68,6 +69,29 @@ async def test_does_not_repeat_the_password_that_a_server_says(status: str, kind
     assert "s3ntinel" not in str(caught.value).lower()
     assert "OlMzTlRJTkVM" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Login failed", FailureKind.LOGIN),
+        ("User can only log in via localhost", FailureKind.LOGIN),
+        ("Not management user", FailureKind.PERMISSION),
+        ("User not authorised to access virtual host", FailureKind.PERMISSION),
+    ],
+)
+async def test_a_refusal_has_facts_also_where_another_address_is_away(reason: str, kind: FailureKind) -> None:
+    body = json.dumps({"reason": reason})
+    head = f"HTTP/1.1 401 No\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with (
+        answering((head + body).encode()) as port,
+        ManagementClient([parse_http(f"http://u:p@127.0.0.1:{each}") for each in (1, port)]) as client,
+    ):
+        with pytest.raises(TransientError) as caught:
+            await client.vhosts()
+    assert (caught.value.failure.kind, caught.value.failure.user) == (kind, "u")
+    shown = advice(kind, "dc1", failures=[caught.value.failure])
+    assert "set_permissions" not in shown, "it isn't known what the user lacks"
 
 
 async def test_blanks_in_a_password_are_no_way_around() -> None:

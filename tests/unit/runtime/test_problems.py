@@ -18,6 +18,8 @@ async def test_definitions_that_are_not_run_are_shown_apart_and_counted() -> Non
     problems = Problems(board, Keeper())
     problems.note(["a remark"], [NOT_RUN, WARNING, NOT_RUN])
     assert overview(board)["not_run"] == ["agent.yaml:3:1: not run: the set is empty, so it defines no link"]
+    details = {"place": "agent.yaml:3:1", "message": "the set is empty, so it defines no link"}
+    assert overview(board)["not_run_details"] == [details]
     assert board.notes == ("a remark", "agent.yaml:4:1: warning: odd")
     assert overview(board)["reload_success"]
     assert b"federation_agent_definitions_not_run 1\n" in b"".join(await exposition(board)).replace(b"1.0", b"1")

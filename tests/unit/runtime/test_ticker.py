@@ -16,6 +16,7 @@ from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
+from agent.errors import FailureKind
 from agent.runtime.ticker import EVERY, LATE, PATIENCE, Fairness, tick_links
 from agent.status.board import Board
 from agent.status.entry import Gauges
@@ -154,3 +155,4 @@ async def test_where_the_broker_does_not_answer_the_link_is_set_apart() -> None:
     fairness.tick([link], PATIENCE)
     assert link.dedicated == 1
     assert local.connection.is_closed
+    assert local.connection.wire.closed.result().failure.kind is FailureKind.NOT_READING

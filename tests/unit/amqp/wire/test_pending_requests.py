@@ -11,7 +11,7 @@ from agent.amqp.wire.channel import Channel, MethodTooLargeError
 from agent.amqp.wire.connection import LOOKS, WireConnection
 from agent.amqp.wire.login import PATIENCE
 from agent.core import fields
-from agent.errors import PermanentError, TransientError
+from agent.errors import FailureKind, PermanentError, TransientError
 from tests.unit.amqp.wire.link import calls, feed, opened, ready, turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 
@@ -142,6 +142,7 @@ def test_an_upstream_that_reads_no_acknowledgements_is_not_read_and_then_left() 
         assert seen == [False, True, False]
         await asyncio.sleep(PATIENCE + 2 * LOOK)
         assert str(upstream.closed.result()) == "the broker has read nothing for 30 s"
+        assert upstream.closed.result().failure.kind is FailureKind.NOT_READING
         assert not downstream.closed.done()
 
     in_virtual_time(scenario())

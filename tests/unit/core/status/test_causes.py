@@ -10,8 +10,9 @@ import pytest
 from agent.core.links.lag import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
 from agent.core.status.acknowledgements import Acknowledgement, acknowledged
-from agent.core.status.advice import advice, grouped
+from agent.core.status.advice import advice
 from agent.core.status.causes import LinkFacts, advice_for, causes_of, level_of, verdict, waiting_of
+from agent.core.status.failure_kinds import cause_of
 from agent.errors import Failure, FailureKind, Side
 from agent.network import explain
 
@@ -189,6 +190,7 @@ def test_without_causes_the_verdict_counts_links() -> None:
     [
         (Failure(FailureKind.DISK_ALARM), FailureKind.DISK_ALARM),
         (Failure(FailureKind.HEARTBEATS_MISSED), FailureKind.NOT_ANSWERING),
+        (Failure(FailureKind.NOT_READING), FailureKind.NOT_ANSWERING),
         (Failure(FailureKind.UNRESOLVED), FailureKind.UNREACHABLE),
         (Failure(FailureKind.LOGIN, is_permanent=True), FailureKind.LOGIN),
         (Failure(FailureKind.CLOSED, is_permanent=True), FailureKind.INVALID),
@@ -198,7 +200,7 @@ def test_without_causes_the_verdict_counts_links() -> None:
     ],
 )
 def test_kinds_that_need_the_same_are_one_cause(failure: Failure, kind: FailureKind) -> None:
-    assert grouped(failure) is kind
+    assert cause_of(failure) is kind
 
 
 @pytest.mark.parametrize(
@@ -470,6 +472,8 @@ def test_another_trouble_of_the_same_link_is_news() -> None:
     assert first_of(known(link(1), FailureKind.DISK_ALARM), unreachable(9)) == (FailureKind.MEMORY_ALARM, None)
     at_upstream = replace(known(unreachable(1), FailureKind.UNREACHABLE))
     assert first_of(at_upstream) == (FailureKind.UNREACHABLE, None), "the same trouble of the other side"
+    of_another_release = replace(link(1), acknowledged=acknowledged("downstream", "on fire", by="", at=NOW, reason=""))
+    assert first_of(of_another_release) == (FailureKind.MEMORY_ALARM, None)
 
 
 def test_where_all_is_known_the_verdict_says_by_whom() -> None:
