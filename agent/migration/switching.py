@@ -20,7 +20,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import choose
-from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
+from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED, SWITCHOVER
 from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
 from agent.core.standby.definitions import FEWEST
 from agent.core.standby.settings import StandbySettings
@@ -30,7 +30,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.migration.clients import clients_of
 from agent.migration.reading import ClusterPair, depths_of, read_cluster, read_operator_policies
-from agent.migration.standby import SWITCHOVER, promoted
+from agent.migration.standby import promoted
 from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
