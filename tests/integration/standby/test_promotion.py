@@ -69,7 +69,7 @@ def test_the_way_back_from_a_failover(
     queues = [each["name"] for each in source.node.admin.get("queues", VHOST)]
     of_links = [each for each in queues if each.startswith("federation: ")]
     for queue in of_links:
-        source.wait_depth(3, queue)
+        source.wait_depth(3 if queue.startswith(("federation: orders", "federation: audit")) else 0, queue)
     [of_orders] = [each for each in of_links if each.startswith("federation: orders -> ")]
     ends = ("--from", source.uri, "--queue", of_orders, "--to", standby.here.uri, "--to-exchange", "orders")
     ran = standby.lab.agents.run(("move", *ends), cwd=standby.directory, environment={}, deadline=60)
