@@ -20,7 +20,6 @@ def _is_bound(standby: StandbyScene) -> bool:
     return any(each["destination_type"] == "exchange" and each["destination"] == "audit" for each in found)
 
 
-@pytest.mark.thorough
 def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScene) -> None:
     standby.fill()
     standby.start()
@@ -145,6 +144,7 @@ def switch_over(standby: StandbyScene) -> None:
     assert (dry["promoted"], dry["moved"] > 0, dry["copies_taken_out"] >= 20) == (False, True, True)
     done = standby.run("promote", "-c", "agent.yaml", "--switchover")
     assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
+    standby.source.wait_clean()
     assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]
     assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
     again = asyncio.run(_repeated_beside_a_client(standby))
