@@ -85,6 +85,7 @@ def test_the_way_back_from_a_failover(
 
 
 @pytest.mark.versions
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None), ("sid", "sid")])
 def test_a_switchover_between_releases(
     standby_on: Callable[[str | None, str | None], StandbyScene], source_release: str | None, release: str | None
@@ -93,6 +94,7 @@ def test_a_switchover_between_releases(
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     switch_over(standby)
 
