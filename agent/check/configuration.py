@@ -43,6 +43,7 @@ from agent.core.permissions import Grant
 from agent.core.text import counted
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, FailureKind, Problem, Severity
+from agent.links.ends import DOWNSTREAM
 from agent.runtime.plan_inputs import Agent, PlanInputs, read_plan_inputs
 
 AMQP_1_0: Final = frozenset({"AMQP 1-0", "AMQP 1.0"})
@@ -123,7 +124,10 @@ class _Check:
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
         standby = await standby_check(self._configuration, context)
         accounts = accounts_of(context, exchanges, [] if standby is None else standby.needs())
-        self._findings += await _all(_judge_unreachable(attempts, accounts, context))
+        visible = None if found is None else found.reading.visible
+        made = frozenset[str]() if standby is None else await standby.made(visible)
+        tried = [each for each in attempts if not _lacks_one_of(made, each)]
+        self._findings += await _all(_judge_unreachable(tried, accounts, context))
         for each in attempts:
             if each.broker is not None:
                 self._findings += judge_broker(each.broker, self._clock())
@@ -136,7 +140,7 @@ class _Check:
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         if standby is not None:
-            self._findings += await _all(standby.judge(None if found is None else found.reading.visible))
+            self._findings += await _all(standby.judge(visible))
         await self._ask(context, accounts, found, attempts)
         self._findings += [] if trial is None else await _all(trial(context))
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
@@ -243,6 +247,12 @@ async def _judge_clock_of(api: BrokerApi) -> AsyncIterator[Finding]:
     if difference is not None:
         for each in judge_clock(api.where, difference):
             yield each
+
+
+def _lacks_one_of(vhosts: frozenset[str], each: Attempt) -> bool:
+    """True if what it found is that one of these vhosts isn't there downstream."""
+    is_absent = each.error is not None and each.error.failure.kind is FailureKind.NO_VHOST
+    return is_absent and each.endpoint.where == DOWNSTREAM and each.endpoint.default_vhost in vhosts
 
 
 async def _judge_unreachable(

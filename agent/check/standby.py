@@ -67,6 +67,15 @@ class StandbyCheck:
         brokers = (each for end, found in self.context.brokers.items() if end.where == where for each in found)
         return any(each.asks_for_configure for each in brokers)
 
+    async def made(self, visible: frozenset[str] | None) -> frozenset[str]:
+        """The vhosts that the agent makes once it runs. The broker gives permissions in them to the user of the HTTP
+        API, so links have to log in as that one."""
+        own = self.context.apis.own
+        tags = None if own is None else await own.tags()
+        users = {uri.login[0] for uri in self.context.apis.downstream}
+        may_make = tags is not None and "administrator" in tags and users == {self.users[1]}
+        return frozenset(self.settings.vhosts.keys() - visible) if may_make and visible is not None else frozenset()
+
     async def judge(self, visible: frozenset[str] | None) -> AsyncIterator[Finding]:
         """`visible` are the vhosts of the standby, None if they can't be listed."""
         own = self.context.apis.own
@@ -83,6 +92,9 @@ class StandbyCheck:
                 message = f"there is no vhost {', '.join(map(repr, absent))}, and user {user!r} may not make it"
                 fix = " && ".join(f"rabbitmqctl add_vhost {quote(vhost)}" for vhost in absent)
                 yield Finding.error(Topic.PERMISSIONS, api.where, message, fix)
+        for vhost in sorted(await self.made(visible)):
+            message = f"there is no vhost {vhost!r} yet: the agent makes it when it runs"
+            yield Finding.note(Topic.DEFINITIONS, DOWNSTREAM, message)
         number = sum(map(len, self.chosen.values()))
         message = (
             f"{self.settings.in_words}; {counted(number, 'exchange or queue', 'exchanges and queues')} to copy now"

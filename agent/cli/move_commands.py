@@ -283,9 +283,7 @@ def status(
     *,
     unfenced: Annotated[
         bool,
-        typer.Option(
-            "--unfenced", help="Take it on yourself that nobody comes back who could publish: 'empty' will do."
-        ),
+        typer.Option("--unfenced", help="Accept 'empty', too: you know that nobody comes back who could publish."),
     ] = False,
     apart: Annotated[
         float,

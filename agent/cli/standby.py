@@ -266,6 +266,8 @@ def promotion_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing was changed (--dry-run)"
     elif found["promoted"]:
         yield f"promoted since {found['since']}"
+        if found["how"] == "failover":
+            yield "once the source is back: what hadn't come is in its queues 'federation: …', see docs/standby.md"
         if not found["agent_has_ended"]:
             yield "no agent has said that its links have ended: one that runs ends them within 30 s"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.core.model import Definitions, Exchange, LinkKind, NativeLink, Policy, Queue, VhostDefinitions, VhostState
-from agent.core.rules.names import PROMOTED
+from agent.core.rules.names import HOW, PROMOTED, SWITCHOVER
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
@@ -128,7 +128,7 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
         client.overview(), client.vhosts(), read_native_links(client), read_native_shovels(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
-    await _take_standby(configuration, client, keeper)
+    followed, lost = await _take_standby(configuration, client, keeper)
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
     parameters = keeper.in_force(DefinitionSource.PARAMETERS).definitions
@@ -143,24 +143,36 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
         native_links=native.links | shovels.of_plugin(parameters),
         visible=frozenset(names),
         unseen=unseen,
+        lost=lost,
         identity=identity,
         problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
             *defined.warnings,
             *native.warnings,
             *shovels.warnings,
-            *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
+            *(
+                _no_such_vhost(name, found)
+                for name, found in defined.definitions.vhosts.items()
+                if name not in names | followed  # what is made here from its source isn't missing
+            ),
         ),
     )
 
 
-async def _take_standby(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> None:
-    """A standby has its links until it is promoted; which is noted on the broker, where any host can do it."""
+async def _take_standby(
+    configuration: Configuration, client: ManagementClient, keeper: Keeper
+) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """A standby has its links until it is promoted; which is noted on the broker, where any host can do it. Returns the
+    vhosts that are followed, and those that lost their source, with the upstream."""
     standby, definitions = configuration.settings.standby, configuration.definitions
-    if standby is None or await client.global_parameter(PROMOTED) is not None:
-        keeper.forget(DefinitionSource.STANDBY)
-    else:
+    noted = None if standby is None else await client.global_parameter(PROMOTED)
+    if standby is not None and noted is None:
         keeper.take(DefinitionSource.STANDBY, lambda: SourceReading(standby.links(definitions)))
+        return frozenset(standby.vhosts), frozenset()
+    keeper.forget(DefinitionSource.STANDBY)
+    is_exact = isinstance(noted, dict) and noted.get(HOW) == SWITCHOVER
+    lost = [] if standby is None or is_exact else [(vhost, standby.of) for vhost in standby.vhosts]
+    return frozenset(), frozenset(lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.objects import Body, ObjectKey, ObjectKind, queue_key
-from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, PROMOTED, PROMOTING, QUEUE_PREFIX
+from agent.core.rules.names import AGENT_PREFIX, HELD_BACK, HOW, PROMOTED, PROMOTING, QUEUE_PREFIX, SINCE
 from agent.core.standby.copies import bindings_from_json
 from agent.core.standby.settings import StandbySettings
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.changing import DeclaringClient
 from agent.management.client import ManagementClient
-from agent.migration.standby import HOW, SINCE, promoted
+from agent.migration.standby import promoted
 from agent.migration.trimming import lock_copies
 
 ENDS_WITHIN: Final = 45.0

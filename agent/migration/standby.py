@@ -20,7 +20,7 @@ from agent.core.migration.difference import MigrationPlan, plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects
 from agent.core.migration.releases import ObjectionKind
 from agent.core.migration.selection import choose
-from agent.core.rules.names import HELD_BACK, PROMOTED
+from agent.core.rules.names import HELD_BACK, HOW, PROMOTED, SINCE
 from agent.core.standby.copies import (
     StandbyCopies,
     StandbyGone,
@@ -51,9 +51,6 @@ from agent.tasks import gather_both, run_until_first
 BETWEEN: Final = 10.0
 LOOK_AT_CONFIGURATION: Final = 1.0
 NOTHING_TO_DO: Final = MigrationPlan((), (), {}, {}, {})
-SINCE: Final = "since"
-HOW: Final = "how"
-SWITCHOVER: Final = "switchover"
 CLUSTER_ID: Final = "internal_cluster_id"
 TWICE: Final = "its messages come by the link of the second exchange, too: remove it, a promotion makes it again"
 

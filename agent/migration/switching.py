@@ -20,7 +20,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.migration.difference import plan_migration
 from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, type_of
 from agent.core.migration.selection import choose
-from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED
+from agent.core.rules.names import AGENT_PREFIX, PROMOTED, QUEUE_PREFIX, SWITCHED, SWITCHOVER
 from agent.core.standby.copies import STREAM, inexact, limits_here, limits_of, unmovable
 from agent.core.standby.settings import StandbySettings
 from agent.core.standby.terms import FEWEST
@@ -29,7 +29,7 @@ from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.ends import DOWNSTREAM, End, reachable
 from agent.migration.reading import ClusterPair, clients_of, depths_of, read_cluster, read_operator_policies
-from agent.migration.standby import SWITCHOVER, promoted
+from agent.migration.standby import promoted
 from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions

@@ -62,6 +62,8 @@ class DownstreamSeen:
     states: Mapping[str, VhostState]
     native_links: Container[NativeLink]
     sees: Callable[[str], bool]  # whether what is missing from a vhost is known to be deleted
+    lost: Container[tuple[str, str]] = frozenset()
+    """Vhosts and upstreams of which what waits upstream is nowhere else, and stays for who looks at it."""
 
 
 def reconcile(
@@ -82,12 +84,13 @@ def reconcile(
 def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLink:
     """The end of a link, with the removal of what it built upstream. That stays where the vhost can't be seen, since
     the link may be wanted again, and where another program or another link over the same queue uses it, such as that of
-    a renamed upstream."""
+    a renamed upstream; and after a failover from its upstream."""
     link = running.link
+    is_lost = isinstance(link, ExchangeLink) and (link.vhost, link.upstream) in seen.lost
     is_needed = native_link(link) in seen.native_links or wanted.have_that_of(link) or not running.may_be_removed
     return EndLink(
         link.id,
-        removes=link.cleans_up and not is_needed and seen.sees(link.vhost),
+        removes=link.cleans_up and not is_needed and not is_lost and seen.sees(link.vhost),
         object_is_deleted=not running.is_unwanted and _is_deleted(link, seen),
     )
 

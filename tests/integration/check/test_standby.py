@@ -109,3 +109,20 @@ def test_validate_and_plan_say_what_it_does(pair: Pair) -> None:
         assert (
             f"{DOES}{pair.vhost!r} is copied, exchanges get links, and what the source consumed 30m ago and" in done.out
         )
+
+
+async def test_a_vhost_that_the_agent_makes(pair: Pair, name: Any) -> None:
+    """Links have its permissions only with the user of the HTTP API, as who makes a vhost gets them."""
+    other = name("other")
+    standby = {"of": ORIGIN, "vhosts": {other: None}, "keep": "1h"}
+    pair.user(pair.here, linking := name("linking"))
+    downstream = {"uri": pair.here.uri("/", linking, PASSWORD), "management": api(pair.here, "")}
+    pair.here.admin.permissions("/", linking)
+    with pair.there.admin.temporary_vhost(other):
+        pair.there.admin.queue(other, "orders")
+        every = await found(pair, standby=standby)
+        others = problems(await found(pair, standby=standby, downstream=downstream))
+    assert problems(every) == []
+    assert f"there is no vhost '{other}' yet: the agent makes it when it runs" in [each.message for each in every]
+    [absent] = [each for each in others if each.topic is Topic.CONNECTION]
+    assert absent.fix.startswith(f"rabbitmqctl add_vhost {other} && rabbitmqctl set_permissions -p {other} {linking} ")

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.migration.clients import PASSWORD, verdicts
 from tests.integration.migration.scene import MigrationScene
 from tests.integration.migration.shop import DEEP, EXCHANGES, NOWHERE, QUEUES, Shop, ShopAccount, furnish
+from tests.lab import user_program
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -34,6 +35,7 @@ FOLLOWED: Final = "rpc.0"
 AT_SOURCE: Final = (*(f"orders.{number}" for number in range(10, 18)), "mirrored.1", "quorum.1")
 SELECTED: Final = {"queues": {r"^rpc\.": "queue-link", r"^(?!rpc\.)": {"how": "shovel", "convert": "quorum"}}}
 BACK: Final = {"queues": {r"^(mirrored|quorum)": {"how": "shovel", "convert": "quorum"}}}
+THREE: Final = ("mirrored", "quorum", "plain")
 APART: Final = 10
 A_PART: Final = 1_000
 LONG: Final = 180  # seconds: quorum queues of a busy machine answer late
@@ -44,8 +46,20 @@ MOST_IN_FLIGHT: Final = 16_000  # of a link
 @pytest.fixture(scope="module")
 def old(lab: Lab) -> Iterator[Node]:
     """Its first node; it is a cluster of its own, as `status` judges all of it."""
-    cluster = Cluster.of(lab, "old").start()
-    yield cluster.nodes[0]
+    with started(Cluster.of(lab, "old")) as cluster:
+        yield cluster.nodes[0]
+
+
+@pytest.fixture(scope="module")
+def new(lab: Lab) -> Iterator[Cluster]:
+    with started(Cluster.of(lab, "new", release="sid")) as cluster:
+        yield cluster
+
+
+@contextmanager
+def started(cluster: Cluster) -> Iterator[Cluster]:
+    cluster.start()
+    yield cluster
     for node in cluster.nodes:
         node.kill()
 
@@ -150,6 +164,30 @@ def test_blue_green(between: Callable[[Node, Node], MigrationScene], old: Node, 
     finally:
         shop.close()
         log.info("%s", (scene.directory / "out").read_text()[-3_000:])
+
+
+def test_to_a_cluster_of_three_nodes(between: Callable[[Node, Node], MigrationScene], old: Node, new: Cluster) -> None:
+    """A queue that was mirrored has a replica on each of them, and nothing is lost while one is killed."""
+    move = WholeMove(scene := between(old, new.nodes[0]))
+    for name in THREE:
+        arguments = {"x-queue-type": "quorum"} if name == "quorum" else {}
+        old.admin.queue(scene.vhost, name, arguments=arguments)
+    old.admin.policy(scene.vhost, "mirrors", "^mirrored", definition={"ha-mode": "all"}, apply_to="queues")
+    scene.write(queues={".*": {"how": "shovel", "convert": "quorum"}})
+    scene.run("copy")
+    members = {name: len(new.nodes[0].admin.get("queues", scene.vhost, name).get("members", ())) for name in THREE}
+    assert members == {"mirrored": 3, "quorum": 3, "plain": 0}
+    bodies = user_program.numbered(A_PART)
+    for name in THREE:
+        assert user_program.publish(old.uri(scene.vhost), "", name, bodies[: A_PART // 2]) == A_PART // 2
+    with stopped(move.start("run")):
+        eventually(lambda: move.total(old) == 0, LONG, what="what waited has moved")
+        new.nodes[2].kill()
+        for name in THREE:
+            user_program.publish(old.uri(scene.vhost), "", name, bodies[A_PART // 2 :])
+        eventually(lambda: move.total(old) == 0, LONG, what="what came has moved")
+    for name in ("mirrored", "quorum"):
+        assert user_program.take(new.nodes[0].uri(scene.vhost), name, A_PART) == bodies
 
 
 def waited(body: str) -> bool:

@@ -77,6 +77,18 @@ class StandbyScene:
         command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
         return self.lab.agents.start(command, output=self.switchover)
 
+    def reverse(self) -> None:
+        """The former source follows, without the binding that its link from the former standby would double."""
+        assert self.agent.terminate() == 0
+        admin, path = self.source_node.admin, ("bindings", VHOST, "e", "orders", "e", "audit")
+        [bound] = admin.get(*path)
+        admin.delete(*path, bound["properties_key"])
+        command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=30)
+        assert ran.status == 0, ran
+        self.agent.write_text((self.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
+        self.wait_in_step()
+
     @property
     def switchover(self) -> Path:
         return self.directory / "switchover.out"

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from tests.integration.standby.hour import Hour
-from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 
 SWITCHED_WITHIN: Final = 300.0
 
@@ -35,20 +34,7 @@ def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Ho
     sys.stdout.write(f"switchover: {here}\n")
     assert there.here == 0
     assert (here.lost, here.repeated) == ({}, {})
-    reverse(standby)
-
-
-def reverse(standby: StandbyScene) -> None:
-    """The former source follows: what is published at the former standby is there, too."""
-    assert standby.agent.terminate() == 0
-    admin, path = standby.source_node.admin, ("bindings", VHOST, "e", "orders", "e", "audit")
-    [bound] = admin.get(*path)
-    admin.delete(*path, bound["properties_key"])
-    command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
-    ran = standby.lab.agents.run(command, cwd=standby.agent.directory, environment={}, deadline=30)
-    assert ran.status == 0, ran
-    standby.agent.write_text((standby.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
-    standby.wait_in_step()
+    standby.reverse()
     assert standby.here.publish(["1", "2", "3"], exchange="tasks", key="a") == 3
     waiting = [name for name, (there, here) in standby.depths().items() if there]
     standby.wait_depths(**{name: (3, 3) if name in waiting else (0, 0) for name in standby.depths()})

@@ -69,6 +69,10 @@ def test_what_a_link_built_is_removed_unless_somebody_needs_it_or_nobody_can_tel
     assert not ended(EXCHANGE, may_be_removed=False).removes
     assert not ended(EXCHANGE, seen(THERE, EXCHANGE)).removes, "the plugin runs it"
     assert not ended(EXCHANGE, seen(sees=False)).removes, "it may still be defined"
+    for lost, removes in (("/", EXCHANGE.upstream), False), (("/", "another"), True), (("v", EXCHANGE.upstream), True):
+        assert ended(EXCHANGE, replace(seen(), lost={lost})).removes is removes, (
+            "its source is lost, and it holds the rest"
+        )
 
 
 def test_a_deleted_object_is_told_from_a_deleted_definition() -> None:
