@@ -262,14 +262,14 @@ def assert_healthy(container: Container, port: int) -> None:
     assert container.run(*check, FEDERATION_AGENT_URL="http://127.0.0.1:1").returncode != 0
 
 
-def test_the_agent_s_image_has_what_it_needs_and_no_more(container: Container) -> None:
-    packages = container.root / "opt/federation-agent/lib/python3.11/site-packages"
+def test_the_agent_s_image_has_what_it_needs_and_no_more(released_container: Container) -> None:
+    packages = released_container.root / "opt/federation-agent/lib/python3.11/site-packages"
     assert (packages / "agent").is_dir()
     assert (packages / "aio_pika").is_dir()  # for `check --deliver`
     assert not [name for name in ("pyspark", "pip", "tests", "pytest") if (packages / name).exists()]
-    assert not list((container.root / "usr/lib").glob("jvm"))
-    assert container.config["User"] == f"{UID}:{UID}"
-    assert container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
+    assert not list((released_container.root / "usr/lib").glob("jvm"))
+    assert released_container.config["User"] == f"{UID}:{UID}"
+    assert released_container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
 
 
 def test_the_report_s_image_has_spark_and_java(report_container: Container) -> None:
