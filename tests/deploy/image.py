@@ -41,6 +41,8 @@ import json
 from importlib.metadata import distributions
 print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
 """
+# A container is a copy of all its files, and Spark starts uncompiled.
+pytestmark = pytest.mark.timeout(300)
 # What a container engine does: a process space of its own, nothing to write to, and no way back to root.
 AS_FIRST_PROCESS: Final = """
 mount --bind "$1" "$1"
@@ -279,7 +281,6 @@ def test_the_report_s_image_has_spark_and_java(report_container: Container) -> N
     assert report_container.run("federation-agent", "--version").returncode == 0
 
 
-@pytest.mark.timeout(300)  # Spark, uncompiled
 def test_the_released_report_makes_one_of_an_export(report_container: Container, tmp_path: Path) -> None:
     write(tmp_path / "status", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))
     made = tmp_path / "report"
