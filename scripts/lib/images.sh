@@ -38,18 +38,19 @@ pip_configuration() {
 }
 
 # A registry is not needed. It is made anew each day, for the security fixes; the same packages give the same bytes.
+# With && throughout, as a caller that goes on without it would switch `set -e` off in here.
 import_base() {
   local container made=$image_folder/base
   if [[ -n $(find "$made.made" -mmin -1440 2>/dev/null) ]] &&
     buildah "${store[@]}" inspect --type image "$base" >/dev/null 2>&1; then return; fi
-  watched 'debootstrap and upgrade bookworm' scripts/lib/release/base "$made"
-  container=$(buildah "${store[@]}" from scratch)
-  buildah "${store[@]}" add --quiet "$container" "$made" / >/dev/null
-  buildah "${store[@]}" config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    --created-by 'debootstrap --variant=minbase bookworm; apt-get upgrade; without documents' "$container"
-  watched "import $base" buildah "${store[@]}" commit --quiet --rm --timestamp "$(<"$made.time")" "$container" "$base"
-  touch "$made.made"
-  rm -rf --one-file-system "$made"
+  watched 'debootstrap and upgrade bookworm' scripts/lib/release/base "$made" &&
+    container=$(buildah "${store[@]}" from scratch) &&
+    buildah "${store[@]}" add --quiet "$container" "$made" / >/dev/null &&
+    buildah "${store[@]}" config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+      --created-by 'debootstrap --variant=minbase bookworm; apt-get upgrade; without documents' "$container" &&
+    watched "import $base" buildah "${store[@]}" commit --quiet --rm --timestamp "$(<"$made.time")" "$container" "$base" &&
+    touch "$made.made" &&
+    rm -rf --one-file-system "$made"
 }
 
 # Debian's packages come from where this machine has them, and the image doesn't know.

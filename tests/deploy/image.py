@@ -41,6 +41,8 @@ import json
 from importlib.metadata import distributions
 print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
 """
+# A container is a copy of all its files, and Spark starts uncompiled.
+pytestmark = pytest.mark.timeout(300)
 # What a container engine does: a process space of its own, nothing to write to, and no way back to root.
 AS_FIRST_PROCESS: Final = """
 mount --bind "$1" "$1"
@@ -262,14 +264,14 @@ def assert_healthy(container: Container, port: int) -> None:
     assert container.run(*check, FEDERATION_AGENT_URL="http://127.0.0.1:1").returncode != 0
 
 
-def test_the_agent_s_image_has_what_it_needs_and_no_more(container: Container) -> None:
-    packages = container.root / "opt/federation-agent/lib/python3.11/site-packages"
+def test_the_agent_s_image_has_what_it_needs_and_no_more(released_container: Container) -> None:
+    packages = released_container.root / "opt/federation-agent/lib/python3.11/site-packages"
     assert (packages / "agent").is_dir()
     assert (packages / "aio_pika").is_dir()  # for `check --deliver`
     assert not [name for name in ("pyspark", "pip", "tests", "pytest") if (packages / name).exists()]
-    assert not list((container.root / "usr/lib").glob("jvm"))
-    assert container.config["User"] == f"{UID}:{UID}"
-    assert container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
+    assert not list((released_container.root / "usr/lib").glob("jvm"))
+    assert released_container.config["User"] == f"{UID}:{UID}"
+    assert released_container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
 
 
 def test_the_report_s_image_has_spark_and_java(report_container: Container) -> None:
@@ -279,7 +281,6 @@ def test_the_report_s_image_has_spark_and_java(report_container: Container) -> N
     assert report_container.run("federation-agent", "--version").returncode == 0
 
 
-@pytest.mark.timeout(300)  # Spark, uncompiled
 def test_the_released_report_makes_one_of_an_export(report_container: Container, tmp_path: Path) -> None:
     write(tmp_path / "status", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))
     made = tmp_path / "report"

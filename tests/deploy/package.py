@@ -139,7 +139,9 @@ def test_the_wheel_knows_its_commit() -> None:
 
 
 @pytest.mark.timeout(600)  # pip brings the packages
-def test_wheel_and_sdist_are_installed_as_the_documents_say_with_what_is_listed(tmp_path: Path) -> None:
+def test_wheel_and_sdist_are_installed_as_the_documents_say_with_what_is_listed_and_federate(
+    tmp_path: Path, lab: Lab, sites: tuple[Site, Site]
+) -> None:
     """By this machine's Python."""
     for each in (*FIRST.glob("*.whl"), *FIRST.glob("*.tar.gz")):
         shutil.copy(each, tmp_path)
@@ -153,10 +155,16 @@ def test_wheel_and_sdist_are_installed_as_the_documents_say_with_what_is_listed(
     listed = {each["name"]: each["version"] for each in json.loads(file.read_text())["components"]}
     assert {name: found[name] for name in found.keys() - {"pip", "setuptools"}} == listed | {OWN: VERSION}
 
+    port = lab.ports.take()
+    configuration = configuration_for(tmp_path, port, *sites) / "agent.yml"
+    command = [str(python.with_name(OWN)), "run", "-c", str(configuration)]
+    assert_federates(command, port, tmp_path / "log", lab=lab, sites=sites)
+
     pip, unpacked = f"{python} -m pip install", tmp_path / f"federation_agent-{VERSION}"
     at(unpacked, f"{pip} --require-hashes --only-binary :all: --requirement locks/build.lock")
     at(unpacked, f"{pip} --no-build-isolation --no-deps --force-reinstall .")
     assert at(tmp_path, f"{python.with_name(OWN)} --version") == said.splitlines()[-1] + "\n"
+    assert_federates(command, port, tmp_path / "log", lab=lab, sites=sites)
 
 
 def at(folder: Path, script: str) -> str:
@@ -237,9 +245,8 @@ def test_the_shell_and_man_know_the_commands(installed: Debian) -> None:
 
 
 def test_the_packaged_agent_federates(installed: Debian, tmp_path: Path, lab: Lab, sites: tuple[Site, Site]) -> None:
-    here, there = sites
-    port, mark = lab.ports.take(), f"{MARK}={here.vhost}"
-    made = configuration_for(tmp_path, port, here, there)
+    port = lab.ports.take()
+    made = configuration_for(tmp_path, port, *sites)
     inside = installed.root / CONFIGURATION[1:]
     shutil.copy(made / "agent.yml", inside)
     inside.chmod(0o640)
@@ -251,15 +258,22 @@ def test_the_packaged_agent_federates(installed: Debian, tmp_path: Path, lab: La
         str(installed.root),
         "/usr/bin/env",
         "-i",
-        mark,
+        f"{MARK}={sites[0].vhost}",
         "federation-agent",
         "run",
         "-c",
         CONFIGURATION,
     ]
-    log = tmp_path / "log"
+    assert_federates(command, port, tmp_path / "log", lab=lab, sites=sites)
+
+
+def assert_federates(command: list[str], port: int, log: Path, *, lab: Lab, sites: tuple[Site, Site]) -> None:
+    here, there = sites
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, env=environment | lab.mark | {MARK: here.vhost}, stdout=output, stderr=output
+        )
     try:
         eventually(lambda: accepts(port), 60, what="HTTP is up")
         there.wait_bound("#")
@@ -271,5 +285,5 @@ def test_the_packaged_agent_federates(installed: Debian, tmp_path: Path, lab: La
         error.add_note(log.read_text())
         raise
     finally:
-        processes.end(mark)
+        processes.end(f"{MARK}={here.vhost}")
         process.wait(20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,11 +11,13 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
 
+from agent.version import VERSION
 from tests.acceptance.command import federation_agent
 from tests.deploy.prometheus import DEPLOYED, ROOT
 from tests.deploy.test_cluster_operator import CLUSTER
 from tests.deploy.test_cluster_operator import MANIFESTS as OF_OPERATOR
 from tests.deploy.test_cluster_operator import POD as OPERATOR_POD
+from tests.deploy.test_custom_resources import BUILT_IN, errors, kind_of
 from tests.deploy.test_kubernetes import AGENT as SIDECAR
 from tests.deploy.test_kubernetes import SET
 
@@ -30,6 +34,23 @@ AGENT: Final[dict[str, Any]] = POD["containers"][0]
 MONITOR: Final[dict[str, Any]] = yaml.safe_load((DEPLOYED / "podmonitor.yaml").read_text())
 NAME: Final = "app.kubernetes.io/name"
 BUDGETS: Final = {"agents": MANIFESTS["PodDisruptionBudget"], "brokers": OF_OPERATOR["PodDisruptionBudget"]}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="only kubectl renders as kubectl does, and set-up has none")
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-agents", "cluster-operator"])
+def test_what_kubectl_makes_of_an_example_is_taken(folder: str) -> None:
+    done = subprocess.run(
+        ["kubectl", "kustomize", ROOT / "deploy" / folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = list(yaml.safe_load_all(done.stdout))
+    for manifest in rendered:
+        if manifest["apiVersion"] in BUILT_IN:
+            kubernetes_validate.validate(manifest, "1.37", strict=True)
+        else:
+            assert errors(manifest, kind_of(manifest)) == []
+    assert {"ConfigMap", "Secret"} < {manifest["kind"] for manifest in rendered}
+    assert f"image: federation-agent:{VERSION}\n" in done.stdout
 
 
 @pytest.mark.parametrize("manifest", [*MANIFESTS.values(), BUDGETS["brokers"]], ids=lambda one: str(one["kind"]))
