@@ -12,9 +12,8 @@ from typing import Any, Final, Self, TypeAlias
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.methods import Call, Method
 from agent.core import fields
+from tests.lab.waiting import DEADLINE
 
-STARTED: Final = 10.0
-MET: Final = 30.0
 FRAME_MAX: Final = 131_072
 AT_ONCE: Final = 5_000  # frames of a flood
 PROPERTIES: Final = (
@@ -173,14 +172,14 @@ class HostileBroker:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(STARTED)
+        assert self._ready.wait(DEADLINE)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(STARTED)
+        self._thread.join(DEADLINE)
         self._loop.close()
 
     @property
@@ -192,7 +191,7 @@ class HostileBroker:
 
     def wait(self) -> None:
         """Until it misbehaves."""
-        assert self._misbehaved.wait(MET), "the agent never came"
+        assert self._misbehaved.wait(DEADLINE), "the agent never came"
 
     async def _run(self) -> None:
         serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -23,7 +23,7 @@ from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 PREFETCH = 500
 MESSAGES = 10_000
@@ -43,7 +43,7 @@ def load(site: Site, bodies: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        publishing.join(user_program.DEADLINE)
+        publishing.join(DEADLINE)
         assert not publishing.is_alive()
 
 

@@ -14,10 +14,9 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
-from tests.lab import user_program
 from tests.lab.lab import Lab
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
 BATCH = 200
@@ -41,7 +40,7 @@ def stream(site: Site) -> Iterator[list[str]]:
         yield published
     finally:
         is_over.set()
-        publishing.join(user_program.DEADLINE)
+        publishing.join(DEADLINE)
 
 
 def queue_of(site: Site) -> str:

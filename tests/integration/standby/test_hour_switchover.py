@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.standby.hour import Hour
 from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.lab.waiting import DEADLINE
 
 SWITCHED_WITHIN: Final = 300.0
 
@@ -45,7 +46,7 @@ def reverse(standby: StandbyScene) -> None:
     [bound] = admin.get(*path)
     admin.delete(*path, bound["properties_key"])
     command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
-    ran = standby.lab.agents.run(command, cwd=standby.agent.directory, environment={}, deadline=30)
+    ran = standby.lab.agents.run(command, cwd=standby.agent.directory, environment={}, deadline=DEADLINE)
     assert ran.status == 0, ran
     standby.agent.write_text((standby.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
     standby.wait_in_step()
