@@ -261,7 +261,7 @@ def test_the_packaged_agent_federates(installed: Debian, tmp_path: Path, lab: La
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
     try:
-        eventually(lambda: accepts(port), 60, what="HTTP is up")
+        eventually(lambda: accepts(port), what="HTTP is up")
         there.wait_bound("#")
         there.publish(["one", "two"])
         assert here.take(2) == ["one", "two"]

@@ -54,7 +54,7 @@ def test_a_bad_configuration_leaves_the_pod_alive(tmp_path: Path, lab: Lab) -> N
     command = [COMMAND, *(moved.get(word, word) for word in AGENT["args"])]
     with subprocess.Popen(command, env=os.environ | lab.mark, stdout=subprocess.DEVNULL) as agent:
         try:
-            eventually(lambda: accepts(ours), 60, what="HTTP is up")
+            eventually(lambda: accepts(ours), what="HTTP is up")
             with urllib.request.urlopen(f"http://127.0.0.1:{ours}{probe['path']}", timeout=30) as answer:
                 assert answer.status == 200
         finally:

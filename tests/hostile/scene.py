@@ -105,7 +105,7 @@ class Scene:
         bodies = [f"{number:06}" for number in range(self._published, self._published + count)]
         self._published += count
         self.there.publish(bodies)
-        assert self.here.take(count, queue=GOOD, deadline=20.0) == bodies
+        assert self.here.take(count, queue=GOOD) == bodies
 
     def answered_after(self) -> float:
         begun = time.monotonic()

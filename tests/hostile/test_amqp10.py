@@ -37,7 +37,7 @@ def check(scene: Scene, rows: Mapping[str, Row]) -> None:
         def is_shown(name: str = name, row: Row = row) -> bool:
             return row.shown in str(scene.status_of(name)["error"] or "")
 
-        eventually(is_shown, 40, what=f"{name} shows {row.shown!r}, not {scene.status_of(name)['error']!r}")
+        eventually(is_shown, what=f"{name} shows {row.shown!r}, not {scene.status_of(name)['error']!r}")
     for name in rows:
         shown = str(scene.status_of(name)["error"] or "")
         assert shown.isprintable() and SECRET not in shown, shown

@@ -115,7 +115,7 @@ def test_a_password_that_is_echoed_is_shown_nowhere(scene: Scene) -> None:
             links = get(agent, "/api/links")
             return len(links) == len(ECHOES) and all(REDACTED in json.dumps(link) for link in links)
 
-        eventually(shown, 30, what="each link shows what its broker said, redacted", ignoring=OSError)
+        eventually(shown, what="each link shows what its broker said, redacted", ignoring=OSError)
         texts = {path: json.dumps(get(agent, path), ensure_ascii=False) for path in ("/api/links", "/api/overview")}
         for arguments in (("plan", "-c", agent.path), ("links", "--url", url(agent))):
             done = federation_agent(*arguments)

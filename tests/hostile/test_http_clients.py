@@ -46,10 +46,10 @@ def endure(scene: Scene, lab: Lab, *kinds: Speak) -> None:
         agent.wait_for("running", link)
         before = memory_mib(agent.pid)
         with HostileClients(agent.port, *kinds) as clients:
-            eventually(lambda: clients.connected > FLOODED, 30, what="clients are connected")
+            eventually(lambda: clients.connected > FLOODED, what="clients are connected")
             runs = agent.history(*link).count("running")
             proxy.cut()
-            eventually(lambda: agent.history(*link).count("running") > runs, 30, what="the link is there again")
+            eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
             answers = []
             for _ in range(5):
                 scene.flow()

@@ -49,14 +49,14 @@ def test_a_link_says_why_it_is_down_and_waits_before_it_tries_again(
         def down() -> bool:
             return all(agent.links()[link]["error"] for link in links.values())
 
-        eventually(down, 30, what="all links are down", ignoring=(OSError, KeyError))
+        eventually(down, what="all links are down", ignoring=(OSError, KeyError))
         time.sleep(max(0.0, began + WATCHED - time.monotonic()))
 
         def as_said() -> bool:
             shown = agent.links()
             return all(why in (shown[links[each.__name__]]["error"] or "") for each, why in REASONS.items())
 
-        eventually(as_said, 60, what="each says why", ignoring=(OSError, KeyError))
+        eventually(as_said, what="each says why", ignoring=(OSError, KeyError))
         found, logins = agent.links(), {name: peer.connections for name, peer in hostile.items()}
         for behaviour, why in REASONS.items():
             name = behaviour.__name__

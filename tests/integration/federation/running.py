@@ -17,6 +17,7 @@ from tests.lab.preloaded import COMMAND, Started
 from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 HURRIED: Final = "tests.integration.federation.hurried"
+BY_EVENTS: Final = "tests.integration.federation.by_events"
 CHANGED: Final = "link changed"
 
 Sections = Mapping[str, Any]

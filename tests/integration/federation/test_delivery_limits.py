@@ -67,7 +67,7 @@ def test_fifty_failures_of_a_link_lose_nothing(  # noqa: PLR0917
             what=f"messages are in flight after {failure} failures",
         )
         up.cut()
-        eventually(lambda: origin()["status"] != "running", 20, what="the link has lost its connection")
+        eventually(lambda: origin()["status"] != "running", what="the link has lost its connection")
     down.delay(0)
-    assert set(numbered(MESSAGES)) - {*here.take(MESSAGES, deadline=30)} == set()
+    assert set(numbered(MESSAGES)) - {*here.take(MESSAGES)} == set()
     assert origin()["redelivered"]

@@ -153,7 +153,7 @@ def test_a_copy_follows(migrated: MigrationScene, tmp_path: Path) -> None:
     process = migrated.start("copy", "--follow", output=tmp_path / "out")
     eventually(lambda: migrated.is_there(migrated.target), what="the vhost is copied")
     migrated.source.admin.queue(migrated.vhost, "later")
-    eventually(lambda: migrated.has(migrated.target, "queues", "later"), 30, what="a queue is copied")
+    eventually(lambda: migrated.has(migrated.target, "queues", "later"), what="a queue is copied")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
 
@@ -167,13 +167,13 @@ def test_a_copy_follows_through_a_restart_of_the_source(
         process = migrated.start("copy", "--follow", output=tmp_path / "out")
         eventually(lambda: migrated.is_there(second_broker), what="the vhost is copied")
         source.admin.queue(migrated.vhost, "later")
-        eventually(lambda: migrated.has(second_broker, "queues", "later"), 30, what="a queue is copied")
+        eventually(lambda: migrated.has(second_broker, "queues", "later"), what="a queue is copied")
         source.stop()
-        eventually(lambda: "source" in (tmp_path / "out").read_text(), 60, what="the source is missed")
+        eventually(lambda: "source" in (tmp_path / "out").read_text(), what="the source is missed")
         source.start()
         source.admin.queue(migrated.vhost, "after")
         source.admin.delete("queues", migrated.vhost, "later")
-        eventually(lambda: migrated.has(second_broker, "queues", "after"), 60, what="it goes on")
+        eventually(lambda: migrated.has(second_broker, "queues", "after"), what="it goes on")
         assert migrated.has(second_broker, "queues", "later"), "a copy never deletes"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -127,12 +127,12 @@ def test_a_move_that_is_killed_goes_on_and_another_brings_all_back(migrated: Mig
     killed.send_signal(signal.SIGKILL)
     killed.wait(30)
     with running(migrated, start(migrated)):
-        eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, 60, what="it goes on after kill -9")
+        eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, what="it goes on after kill -9")
         eventually(lambda: shown(migrated), what="the broker shows its consumers")
         assert "so messages would go round: stop the other 'migrate run'" in refused(migrated, "rollback")
     eventually(lambda: not shown(migrated), what="the broker shows them no more")
     with running(migrated, start(migrated, "rollback")):
-        eventually(lambda: depths(migrated, migrated.target, SHOVELLED) == {0}, 60, what="all is back")
+        eventually(lambda: depths(migrated, migrated.target, SHOVELLED) == {0}, what="all is back")
     for each in ("orders", "quorum"):
         found = take(migrated.source.uri(migrated.vhost), each, len(bodies))
         assert list(dict.fromkeys(sorted(found))) == bodies, "what was in flight at the kill may come twice"
@@ -245,7 +245,7 @@ def test_between_releases_with_the_least_permissions(
             node.admin.permissions(migrated.vhost, user, configure=looked_for, write=write, read=read)
         eventually(lambda: not shown(migrated), what="the broker shows them no more")
         with running(migrated, start(migrated, "rollback")):
-            eventually(lambda: has_moved(migrated, 50, back=True), 60, what="all is back")
+            eventually(lambda: has_moved(migrated, 50, back=True), what="all is back")
         assert "unexpected" not in output(migrated)
     finally:
         for node in (source, target):
@@ -268,7 +268,7 @@ def test_two_with_one_file_share_the_queues_and_one_is_killed(migrated: Migratio
         eventually(lambda: depth(migrated.target.uri(migrated.vhost), names[2]) > 0, what="messages move")
         killed.send_signal(signal.SIGKILL)
         filling.result()
-        eventually(lambda: depths(migrated, migrated.source, names) == {0}, 60, what="the other moves all")
+        eventually(lambda: depths(migrated, migrated.source, names) == {0}, what="the other moves all")
     for each in names:
         found = take(migrated.target.uri(migrated.vhost), each, len(bodies))
         assert list(dict.fromkeys(found)) == bodies, "what was in flight at the kill may come twice"

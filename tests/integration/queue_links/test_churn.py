@@ -49,14 +49,14 @@ def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, 
     asyncio.run(churn(here, there, seconds=2))  # what a first round needs is no growth
     before = memory_mib(agent.pid)
     latencies = asyncio.run(churn(here, there, seconds=SECONDS))
-    eventually(lambda: len(agent.links()) == 1, 60, what="all other links have ended")
+    eventually(lambda: len(agent.links()) == 1, what="all other links have ended")
     assert memory_mib(agent.pid) - before <= GROWTH
     assert statistics.median(latencies) < LATENCY
     eventually(lambda: REPLY not in shown(agent, "/metrics"), what="metrics forget links")
     assert REPLY not in shown(agent, "/api/links")
     consumers = there.node.admin.get("consumers", there.vhost)
     assert not [each for each in consumers if str(each["queue"]["name"]).startswith(REPLY)]
-    eventually(lambda: upstream_consumers(there, STEADY) == 0, 20, what="the link that stays has left, as its user has")
+    eventually(lambda: upstream_consumers(there, STEADY) == 0, what="the link that stays has left, as its user has")
     assert agent.history(*queue(here, STEADY)) == ["running"]
     assert agent.told("unexpected error") == []
 

@@ -53,7 +53,7 @@ class Faults:
             found = {link["vhost"]: link["status"] for link in get(self.agent, "/api/links")}
             return all(found.get(site.vhost) == status for site in sites)
 
-        eventually(reached, 40, what=f"links are {status}", ignoring=OSError)
+        eventually(reached, what=f"links are {status}", ignoring=OSError)
         return time.time()
 
 

@@ -60,7 +60,7 @@ def lagging(agent_of: AgentOf, here: Site, there: Site) -> Lagging:
 def live(scene: Lagging) -> tuple[float, float]:
     """How long the lag was critical, at least and at most."""
     agent = scene.agent
-    eventually(lambda: any(one["lag_is_critical"] is False for one in lines(agent)), 30, what="lines before")
+    eventually(lambda: any(one["lag_is_critical"] is False for one in lines(agent)), what="lines before")
 
     scene.there.publish(numbered(HELD), "full.a")
     behind = link_when(agent, "that is behind", lambda found: found["critical_since"] is not None)

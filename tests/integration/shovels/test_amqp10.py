@@ -126,7 +126,7 @@ def lose_nothing(
         agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
     )
     agent.wait_for("running", named(here))
-    eventually(lambda: depth(source.uri, "src") == 0, 60, what="the source is drained")
+    eventually(lambda: depth(source.uri, "src") == 0, what="the source is drained")
     came = Counter(all_taken(destination))
     assert set(came) == set(numbered(count))
     log.info("%s, %s: of %d messages %d repeated", kind, end, count, came.total() - len(came))

@@ -54,10 +54,10 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed
     site.publish(numbered(30), "src2", exchange="")
     assert times(site.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
     assert site.take(20, queue="dest2") == numbered(20)
-    eventually(lambda: parameters(site) == ["drain"], 20, what="the parameter is deleted")
+    eventually(lambda: parameters(site) == ["drain"], what="the parameter is deleted")
 
     node.run("rabbitmq-plugins", "enable", *PLUGINS)
-    agent.wait_for("standby", named(site), deadline=60)
+    agent.wait_for("standby", named(site))
     eventually(lambda: consumers(site.uri, "src") == 1, what="the plugin consumes")
     site.publish(numbered(1_000), "src", exchange="")
     assert times(site.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)

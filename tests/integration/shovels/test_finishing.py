@@ -22,8 +22,8 @@ def test_a_number_of_messages(agent_of: AgentOf, here: Site, there: Site, ack_mo
     definition = shovel(there, here, src_delete_after=100, ack_mode=ack_mode)
     agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
     agent.wait_for("terminated", named(here))
-    assert here.take(100, queue="dest", deadline=5) == numbered(100)
-    assert there.take(200, queue="src", deadline=5) == numbered(200, start=100)
+    assert here.take(100, queue="dest") == numbered(100)
+    assert there.take(200, queue="src") == numbered(200, start=100)
 
 
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "no-ack"])

@@ -40,7 +40,7 @@ def wait_causes(agent: Agent, *expected: tuple[str, str, str]) -> list[dict[str,
     def told() -> list[tuple[str, str, str]]:
         return sorted((each["side"], each["broker"], each["trouble"]) for each in causes(agent))
 
-    eventually(lambda: told() == sorted(expected), 30, what=f"causes are {expected}, not {told()}", ignoring=OSError)
+    eventually(lambda: told() == sorted(expected), what=f"causes are {expected}, not {told()}", ignoring=OSError)
     return causes(agent)
 
 
@@ -110,7 +110,7 @@ def test_a_broker_that_links_come_from_and_go_to_is_one_cause(
     agent.wait_for("running", (here.vhost, "fed.x", "origin"))
     node.kill()
     [cause] = wait_causes(agent, ("upstream", node.cluster_name, "unreachable"))
-    eventually(lambda: len(causes(agent)[0]["links"]) == 3, 20, what="all three links are of that cause")
+    eventually(lambda: len(causes(agent)[0]["links"]) == 3, what="all three links are of that cause")
     assert node.cluster_name in cause["advice"]
 
 
@@ -139,7 +139,7 @@ def test_a_downstream_that_is_away_is_one_cause_since_then(
     def told() -> list[dict[str, Any]]:
         return [each for each in causes(agent) if len(each["links"]) == 3]
 
-    [cause] = eventually(told, 30, what="one cause of all three")
+    [cause] = eventually(told, what="one cause of all three")
     assert (cause["side"], cause["broker"]) == ("downstream", here.node.cluster_name), json.dumps(causes(agent))
     since = _seconds(cause["since"])
     assert closed - 2 <= since <= closed + 5, (closed, since)
@@ -180,7 +180,7 @@ def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
     began = time.time()
     with cutting(network, 2):
         [cause] = eventually(
-            lambda: [each for each in causes(agent) if "again and again" in each["headline"]], 30, what="it recurs"
+            lambda: [each for each in causes(agent) if "again and again" in each["headline"]], what="it recurs"
         )
         until = time.time() + 6
         while time.time() < until:
