@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -162,6 +163,7 @@ class HostileBroker:
     def __init__(self, behaviour: Behaviour) -> None:
         self.port = 0
         self.connections = 0  # how many were accepted
+        self._since = time.monotonic()
         self.published: list[bytes] = []  # bodies
         self._misbehaved = threading.Event()  # does, or did
         self._behaviour = behaviour
@@ -188,6 +190,11 @@ class HostileBroker:
 
     def misbehaves(self) -> None:
         self._misbehaved.set()
+
+    @property
+    def is_asked_too_often(self) -> bool:
+        """More than three connections in an attempt, and two attempts a second."""
+        return self.connections > 50 + 6 * (time.monotonic() - self._since)
 
     def wait(self) -> None:
         """Until it misbehaves."""

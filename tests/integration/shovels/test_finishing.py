@@ -85,7 +85,7 @@ def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: Ag
 
 
 def test_after_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
-    definition = shovel(there, here, src_delete_after_duration=8)
+    definition = shovel(there, here, src_delete_after_duration=12)
     agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
     agent.wait_for("running", named(here))
     there.publish(numbered(10), "src", exchange="")

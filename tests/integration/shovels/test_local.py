@@ -173,7 +173,7 @@ def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
     agent.wait_for("terminated", named(own))
     count = 300 if after == "queue-length" else 100
     assert own.take(count, queue="dest") == numbered(count)
-    assert depth(own.uri, "src") == 300 - count
+    eventually(lambda: depth(own.uri, "src") == 300 - count, what="the others are back")
 
 
 @pytest.mark.versions
