@@ -22,6 +22,7 @@ from tests.integration.federation.sites import Site
 from tests.lab.certificates import Certificate
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import DEADLINE
 
 BLACKHOLE: Final = 60.0
 NOTICED: Final = 2 * 10 + 12.0
@@ -222,7 +223,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def dropped_events(scene: Scene) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{scene.agent.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{scene.agent.port}/metrics", timeout=DEADLINE) as answer:
         text = answer.read().decode()
     [found] = re.findall(r"^federation_agent_export_dropped_events_total ([0-9.e+]+)$", text, re.MULTILINE)
     return float(found)
@@ -293,7 +294,7 @@ def lower_message_size(scene: Scene) -> None:
     scene.to_down.cut()
     assert until(lambda: scene.is_running, 30)
     replay = ["quarantine", "replay", "--all", "-c", str(scene.agent.path)]
-    ran = scene.lab.agents.run(replay, cwd=scene.agent.directory, environment={}, deadline=60)
+    ran = scene.lab.agents.run(replay, cwd=scene.agent.directory, environment={}, deadline=DEADLINE)
     assert not ran.status, ran
 
 

@@ -15,7 +15,7 @@ from tests.integration.migration.scene import FILE, MigrationScene
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.user_program import depth, numbered, publish, take
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.unit.status.export.reading import events, finished
 
 ODD: Final = "a/ö %#?${env:HOME} '\""
@@ -62,7 +62,7 @@ def output(migrated: MigrationScene) -> str:
 
 def refused(migrated: MigrationScene, *arguments: str, status: int = 4) -> str:
     command = ("migrate", *arguments[:1], FILE, *arguments[1:])
-    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=60)
+    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=DEADLINE)
     assert (ran.status, ran.out) == (status, ""), ran
     assert PASSWORD not in ran.err
     return ran.err
@@ -146,7 +146,7 @@ def test_an_agent_with_what_is_written_does_the_same(migrated: MigrationScene) -
         migrated.document[end] = {key: each.replace(":guest@", ":${file:secret}@") for key, each in written.items()}
     migrated.write(queues={r"^rpc\.": "queue-link", r"^(?!rpc\.)": "shovel"})
     command = ("migrate", "run", FILE, "--write", WRITTEN)
-    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=60)
+    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=DEADLINE)
     assert ran.status == 0, ran
     path = migrated.directory / WRITTEN
     text = path.read_text()

@@ -109,7 +109,7 @@ def live(scene: Accounted) -> None:
     scene.agent.start()
     eventually(lambda: scene.last()["taken"] == HELD, what="all are taken by another process")
     scene.here.node.admin.delete("policies", scene.here.vhost, f"limit {FULL}")
-    scene.here.wait_depth(1 + HELD, FULL, 60.0)
+    scene.here.wait_depth(1 + HELD, FULL)
     assert scene.agent.terminate() == 0
 
 

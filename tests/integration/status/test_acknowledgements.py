@@ -18,7 +18,7 @@ from tests.lab.waiting import eventually
 
 FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
 REASON = "the consumer is being fixed"
-WRITTEN = 1.5
+WRITTEN = 4.0  # seconds until what is remembered is at the broker
 
 
 def command(agent: Agent, *arguments: str) -> Done:

@@ -138,7 +138,7 @@ def answers(agent: Agent) -> Iterator[str]:
 def asked(agent: Agent, path: str, method: str, token: str) -> str:
     request = urllib.request.Request(url(agent) + path, method=method, headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return f"{answer.headers}{answer.read().decode()}"
     except urllib.error.HTTPError as error:
         with error:
