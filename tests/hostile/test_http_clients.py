@@ -50,7 +50,7 @@ def endure(scene: Scene, lab: Lab, *kinds: Speak) -> None:
             runs = agent.history(*link).count("running")
             proxy.cut()
             eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
-            answers = []
+            answers: list[float] = []
             ends = time.monotonic() + DEADLINE / 2
             while len(answers) < 5 or (min(answers) >= ANSWERED_WITHIN and time.monotonic() < ends):
                 scene.flow()

@@ -125,7 +125,7 @@ def test_a_move_that_is_killed_goes_on_and_another_brings_all_back(migrated: Mig
     killed = start(migrated)
     eventually(lambda: depths(migrated, migrated.target, ["orders"]) != {0}, what="it is in the middle")
     killed.send_signal(signal.SIGKILL)
-    killed.wait(30)
+    killed.wait(DEADLINE)
     with running(migrated, start(migrated)):
         eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, what="it goes on after kill -9")
         eventually(lambda: shown(migrated), what="the broker shows its consumers")
@@ -190,7 +190,7 @@ def test_over_tls_at_both_ends(
     def verdicts() -> set[str]:
         return {each["verdict"] for each in migrated.run("status", "--apart", "10", status=4)["queues"]}
 
-    eventually(lambda: verdicts() == {"empty", "not provable"}, 120, what="all but the stream is shown to be empty")
+    eventually(lambda: verdicts() == {"empty", "not provable"}, 2 * DEADLINE, what="all but the stream is empty")
     written = migrated.ran("run", "--write", WRITTEN)
     assert written.status == (0 if is_in_uri else 2), written
 

@@ -33,7 +33,7 @@ def test_a_failover_after_an_hour_of_faults_lacks_little_and_repeats_what_was_co
     standby = hour.standby
     hour.begin()
     hour.lasts(WITH_FAULTS, hour.kill_agent, hour.to_source.cut, hour.silence)
-    doubted = in_doubt(standby)
+    looked, doubted = time.monotonic(), in_doubt(standby)
     for _ in range(3):
         hour.lasts(WITHOUT / 3)
         looked = time.monotonic()
