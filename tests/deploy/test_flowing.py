@@ -20,7 +20,6 @@ from tests.lab.waiting import eventually
 
 EXCHANGES = ("fed.x", "fed.y", "fed.z")
 FLOWED = "upstream:federation_agent_last_confirm_timestamp_seconds:last"
-PENDING_SOON = 60.0  # agents are scraped one after another, so for a moment some links are down and others aren't
 PENDING = 'ALERTS{alertname=~"FederationLink.*|.*NotFlowing",alertstate="pending"}'
 
 
@@ -114,5 +113,5 @@ def only_pending(prometheus: Prometheus, name: str) -> dict[str, Any]:
         found = prometheus.query(PENDING)
         return found if [each["metric"]["alertname"] for each in found] == [name] else []
 
-    [alert] = eventually(only, PENDING_SOON, what=f"only {name} is pending")
+    [alert] = eventually(only, what=f"only {name} is pending")
     return alert

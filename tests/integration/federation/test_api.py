@@ -100,7 +100,6 @@ def test_what_is_wanted_and_cannot_be_is_shown(
     impossible.start()
     eventually(
         lambda: [each["status"] for each in ask(impossible, "/api/links")] == ["invalid"] * 2,
-        20,
         what="both are invalid",
         ignoring=OSError,
     )

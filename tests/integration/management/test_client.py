@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from agent.core.addresses.http_url import parse
 from agent.core.addresses.uri import parse as parse_amqp
+from agent.management.answers import BindingAnswer
 from agent.management.client import ManagementClient
 from tests.lab.node import Node
 from tests.lab.waiting import eventually_async
@@ -54,7 +54,7 @@ async def test_many_bindings_in_one_answer(broker: Node, vhost: str) -> None:
     for begin in range(0, MANY, 5_000):
         broker.admin.post("definitions", body={"bindings": bindings[begin : begin + 5_000]})
     async with ManagementClient([parse(broker.management_uri())]) as client:
-        took, found = list[float](), list[dict[str, Any]]()
+        took, found = list[float](), list[BindingAnswer]()
         while len(took) < 3 and (not took or took[-1] >= MOST_CPU):  # others may have the caches for a while
             begun = time.process_time()
             found = await client.bindings(vhost)
