@@ -137,7 +137,7 @@ def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     with queue_links.User(here, prefetch=1, pause=0.01) as user:
         there.publish(numbered(100), queue_links.Q, exchange="")
         shows(agent, "refused by the destination")
-        assert set(user.wait(100, 60)) == set(numbered(100))
+        assert set(user.wait(100)) == set(numbered(100))
     assert (only(agent)["redelivered"], has_queue(there)) == (0, False)
     assert agent.terminate() == 0
 
@@ -163,13 +163,14 @@ def test_more_bytes_than_can_be_kept_hold_up_nothing(agent_of: AgentOf, roomy: S
     two_queues(here, there)
     agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
     agent.wait_for("running", link(here))
+    begun = time.monotonic()
     refused(here, there, agent, 600)
     time.sleep(10)  # that what is refused comes again and again takes a while to show
     there.publish(numbered(20), "ok.a")
     assert here.take(20) == numbered(20)
     found = only(agent)
     assert (found["status"], has_queue(there)) == ("running", False)
-    assert found["redelivered"] < 200, "a few at a time, and seldom"
+    assert found["redelivered"] < max(200, 15 * (time.monotonic() - begun)), "a few at a time, and seldom"
     assert memory_mib(agent.pid, peak=True) < 150
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     eventually(lambda: depth(here.uri, FULL) == 601, what="all get through once there is room")
