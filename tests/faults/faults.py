@@ -145,10 +145,13 @@ def delete_downstream_exchange(scene: Scene) -> None:
 
 
 def take_permissions(of: Callable[[Scene], Site], scene: Scene) -> None:
-    """They are looked at for each channel, so the connections are closed too."""
+    """They are looked at for each channel, so the connections are closed too, and when messages come, which wait for
+    that: `rabbitmqctl` may take longer than all of them."""
     site = of(scene)
+    scene.traffic.hold()
     site.node.admin.permissions(site.vhost, "guest", configure="^$", write="^$", read="^$")
     site.node.ctl("close_all_connections", "--vhost", site.vhost, "permissions were taken")
+    scene.traffic.go_on()
     assert until(lambda: not scene.is_running, NOTICED), "it isn't noticed"
     time.sleep(GONE_FOR)
     scene.wait_shown("invalid")
