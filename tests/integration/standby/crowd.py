@@ -98,6 +98,10 @@ class Crowd:
             self.fates[name] = Fate()
         admin.bind(vhost, "orders", "audit", "#", to_exchange=True)
 
+    def reached(self, exchange: str, key: str) -> set[str]:
+        """The queues that get what is published so."""
+        return {queue for queue, keys in self._bound[exchange] if key in keys}
+
     def start(self) -> Crowd:
         self._thread.start()
         return self
@@ -162,9 +166,8 @@ class Crowd:
         await to.publish(message, key, mandatory=True)
         self.published[number] = time.monotonic()
         for each in (exchange, "audit") if exchange == "orders" else (exchange,):
-            for queue, keys in self._bound[each]:
-                if key in keys:
-                    self.fates[queue].entered.add(number)
+            for queue in self.reached(each, key):
+                self.fates[queue].entered.add(number)
 
     async def _consume(self, queue: str, number: int) -> None:
         """One after another, of whom each sixth queue has none."""

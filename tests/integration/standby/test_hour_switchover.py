@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.integration.standby.hour import Hour
-from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED, VHOST
 from tests.lab.waiting import DEADLINE
 
 SWITCHED_WITHIN: Final = 300.0
@@ -36,11 +36,12 @@ def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Ho
     sys.stdout.write(f"switchover: {here}\n")
     assert there.here == 0
     assert (here.lost, here.repeated) == ({}, {})
-    reverse(standby)
+    reverse(hour)
 
 
-def reverse(standby: StandbyScene) -> None:
+def reverse(hour: Hour) -> None:
     """The former source follows: what is published at the former standby is there, too."""
+    standby = hour.standby
     assert standby.agent.terminate() == 0
     admin, path = standby.source_node.admin, ("bindings", VHOST, "e", "orders", "e", "audit")
     [bound] = admin.get(*path)
@@ -51,5 +52,5 @@ def reverse(standby: StandbyScene) -> None:
     standby.agent.write_text((standby.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
     standby.wait_in_step()
     assert standby.here.publish(["1", "2", "3"], exchange="tasks", key="a") == 3
-    waiting = [name for name, (there, here) in standby.depths().items() if there]
-    standby.wait_depths(**{name: (3, 3) if name in waiting else (0, 0) for name in standby.depths()})
+    reached = hour.crowd.reached("tasks", "a")
+    standby.wait_depths(**{name: (3, 3) if name in reached else (0, 0) for name in hour.crowd.fates})
