@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from tests.lab.preloaded import Preloaded
+from tests.lab.waiting import DEADLINE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND: Final = str(Path(sysconfig.get_path("scripts"), "federation-agent"))
-DEADLINE: Final = 30.0
 OF_INTERPRETER: Final = ("PYTHON", "LC_", "LANG")  # they count only when it starts
 
 # A child's peak would begin at that of the process it was forked from, so a small one stands between pytest and it.

@@ -17,7 +17,7 @@ LAB = re.compile(r"^(?P<lab>/\S*/federation-lab-\S+)/\w+\.yaml:$", re.MULTILINE)
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -35,7 +35,7 @@ def test_a_demo(program: str, said: str, lab: Lab) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert ran.returncode == 0, ran

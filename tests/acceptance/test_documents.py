@@ -20,10 +20,10 @@ import pytest
 import yaml
 
 from agent.definitions.sources.load import load_migration
-from tests.acceptance.command import COMMAND, DEADLINE, ROOT, Done, federation_agent
+from tests.acceptance.command import COMMAND, ROOT, Done, federation_agent
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

@@ -30,7 +30,7 @@ def logged(lab: Lab, folder: Path, *arguments: str, log: dict[str, Any] | None =
     with (folder / "log").open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env={**os.environ, **lab.mark}, stdout=out, stderr=out)
     try:
-        eventually(lambda: until in (folder / "log").read_text(), 20, what=f"{until!r} in the log")
+        eventually(lambda: until in (folder / "log").read_text(), what=f"{until!r} in the log")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:

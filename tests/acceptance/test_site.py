@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from tests.acceptance.command import ROOT
 
-PATIENCE = 400  # seconds: its environment is made first, where there is none
+PATIENCE = 900  # seconds: its environment is made first, where there is none
 SOURCES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "mkdocs.yml", "docs", "scripts"]
 COUNTED = {"h1", "h2", "h3", "h4", "li", "ol", "ul", "table", "tr", "pre"}
 AS_SHOWN_ELSEWHERE = MarkdownIt("commonmark").enable("table")

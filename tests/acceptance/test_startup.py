@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import DEADLINE, ROOT, measured
+from tests.acceptance.command import ROOT, measured
+from tests.lab.waiting import DEADLINE
 
 MOST_CPU = 1.5  # a quarter of a second on an idle machine; some are slow, and all are busy at times
 SMALL = ROOT / "config" / "minimal.yaml"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.version import VERSION
-from tests.acceptance.command import COMMAND, DEADLINE, federation_agent, on_terminal, printing_to
+from tests.acceptance.command import COMMAND, federation_agent, on_terminal, printing_to
+from tests.lab.waiting import DEADLINE
 
 GOOD = """\
 downstream: {uri: amqp://localhost}

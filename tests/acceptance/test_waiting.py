@@ -17,7 +17,7 @@ import yaml
 from tests.acceptance.command import federation_agent
 from tests.lab.lab import Lab, accepts
 from tests.lab.preloaded import Started
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 OPTION: Final = "--wait-for-configuration"
 REFUSED, WAITING, STARTED = "configuration refused", "waiting for a valid configuration", "started"
@@ -52,10 +52,10 @@ class Sidecar:
         return [found for found in map(json.loads, whole.splitlines()) if found["event"] == event]
 
     def wait(self, event: str, times: int = 1) -> None:
-        eventually(lambda: len(self.lines(event)) >= times, 20, what=f"{event!r} in {self.log.read_text()}")
+        eventually(lambda: len(self.lines(event)) >= times, what=f"{event!r} in {self.log.read_text()}")
 
     def ask(self, path: str) -> tuple[int, Any]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
@@ -63,7 +63,7 @@ class Sidecar:
     def stop(self) -> int:
         assert self.process
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(DEADLINE)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def sidecar(tmp_path: Path, lab: Lab) -> Iterator[Callable[..., Sidecar]]:
     for each in made:
         if each.process is not None:
             each.process.send_signal(signal.SIGKILL)
-            each.process.wait(20)
+            each.process.wait(DEADLINE)
 
 
 @pytest.mark.parametrize(

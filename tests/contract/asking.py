@@ -25,7 +25,7 @@ from agent.core.addresses.uri import parse
 from agent.core.fields import Table
 from agent.errors import BrokerError
 from tests.lab.node import Node
-from tests.lab.waiting import eventually_async
+from tests.lab.waiting import DEADLINE, eventually_async
 
 OK: Final = "ok"
 _ANSWERS: Final = {method.name: method for method in methods.BY_IDS.values()}
@@ -71,7 +71,7 @@ class Asking:
 
     async def another(self) -> Connection:
         """A connection that no other question is asked on."""
-        opened = await connect(parse(self._uri), where="release", name="contract", within=20)
+        opened = await connect(parse(self._uri), where="release", name="contract", within=DEADLINE)
         self._opened.insert(0, opened)
         return opened
 

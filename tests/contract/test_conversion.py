@@ -156,8 +156,9 @@ async def test_values_that_close_the_connection_of_a_consumer_of_0_9_1(
         assert await to_a_consumer_of_0_9_1(ask, amqp10, f"{queue} {value}"[:60], part, data()) == CLOSED
 
 
-async def test_a_value_that_no_broker_answers(ask: Asking, amqp10: Amqp10Client) -> None:
-    found = await to_a_consumer_of_0_9_1(ask, amqp10, "described", application(("k", UNANSWERED)), data())
+async def test_a_value_that_no_broker_answers(ask: Asking, release: Release) -> None:
+    with Amqp10Client(release.node, release.vhost, patience=5) as amqp10:
+        found = await to_a_consumer_of_0_9_1(ask, amqp10, "described", application(("k", UNANSWERED)), data())
     assert "timed out" in str(found)
 
 

@@ -33,7 +33,6 @@ ARGUMENTS_OF_A_CLASSIC_QUEUE: Final = {
     "3.10": {"x-internal-purpose": "federation"},
     "4.0": {"x-internal-purpose": "federation", "x-queue-type": "classic"},
 }
-LATE: Final = 20.0  # seconds until statistics are listed
 
 
 @pytest.fixture
@@ -205,9 +204,9 @@ async def test_what_statistics_show(ask: Asking, release: Release, client: Manag
     async def nodes() -> list[Any]:
         return [each for each in await client.nodes() if each.get("enabled_plugins")]
 
-    await eventually_async(counted, LATE, what="messages are counted")
-    [consumer] = await eventually_async(consumers, LATE, what="consumers are listed")
-    [node] = await eventually_async(nodes, LATE, what="plugins are listed")
+    await eventually_async(counted, what="messages are counted")
+    [consumer] = await eventually_async(consumers, what="consumers are listed")
+    [node] = await eventually_async(nodes, what="plugins are listed")
     assert (consumer["consumer_tag"], consumer["arguments"]) == ("below", {"x-priority": -1})
     assert consumer["channel_details"]["node"] == node["name"]
     assert "rabbitmq_event_exchange" in node["enabled_plugins"]

@@ -13,7 +13,7 @@ from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.errors import BrokerError
 from tests.contract.asking import Asking, Release
-from tests.lab.waiting import eventually_async
+from tests.lab.waiting import DEADLINE, eventually_async
 
 DEFAULTS: Final = (131_072, 2_047)
 """`frame_max` and `channel_max`."""
@@ -41,7 +41,7 @@ async def opened(asking: Asking) -> tuple[int, ...] | str:
 
 async def ended(asking: Asking, connection: Connection) -> str:
     """How the broker ends it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         return asking.read(await asyncio.shield(connection.wire.closed))
 
 
@@ -118,7 +118,7 @@ async def test_a_method_on_a_channel_that_is_not_open(ask: Asking) -> None:
 
 async def test_heartbeats(asking: Callable[..., Asking]) -> None:
     """A broker sends them as often as was agreed on, or none."""
-    often, never = await asking(query="?heartbeat=1").connection(), await asking(query="?heartbeat=0").connection()
+    often, never = await asking(query="?heartbeat=4").connection(), await asking(query="?heartbeat=0").connection()
     before, before_of_never = often.wire.inbound.heard, never.wire.inbound.heard
 
     async def has_beaten() -> bool:

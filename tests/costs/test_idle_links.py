@@ -11,6 +11,7 @@ from tests.bench.process import cpu_seconds, memory_mib, wake_ups
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, federated
 from tests.integration.federation.test_failures import ProxyTo
+from tests.lab.waiting import DEADLINE
 
 LINKS: Final = 1_000
 SETTLED: Final = 40.0  # within 30 s each link has what shows whether its upstream exchange was deleted
@@ -42,7 +43,7 @@ def test_what_a_thousand_links_cost(agent_of: AgentOf, here: Site, there: Site, 
     definition = federated(there)
     definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=to_there.port)
     agent = agent_of(here.node, uri=here.node.uri(port=to_here.port)).write({here.vhost: definition}).start()
-    agent.wait_running(LINKS, deadline=60)
+    agent.wait_running(LINKS, deadline=2 * DEADLINE)
     time.sleep(SETTLED)
     memory = memory_mib(agent.pid)
     ends = (to_here, to_there)

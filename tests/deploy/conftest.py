@@ -15,6 +15,7 @@ import pytest
 from tests.acceptance.conftest import broker, second_broker
 from tests.integration.federation.conftest import agent_of, site_on
 from tests.lab.releases import Release, find
+from tests.lab.waiting import DEADLINE
 
 __all__ = ["agent_of", "broker", "compose", "second_broker", "site_on"]
 
@@ -39,7 +40,7 @@ def _understood(release: Release, file: Path, folders: ExitStack) -> dict[str, A
     copied = shutil.copy(file, folder)
     words = ["/usr/bin/docker-compose", "--file", release.inside(Path(copied)), "config", "--format", "json"]
     command = release.command(words, {"PATH": os.defpath, "HOME": "/nonexistent"})
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
     if done.returncode != 0 or done.stderr:
         raise ComposeError(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)

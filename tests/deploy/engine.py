@@ -20,7 +20,7 @@ import yaml
 
 from agent.version import VERSION
 from tests.deploy.prometheus import ROOT
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 ENGINE: Final = Path(os.environ["FEDERATION_AGENT_ENGINE"])
 PROJECT: Final = "federation-agent-test"
@@ -39,9 +39,9 @@ services:
 secrets:
   pip: {{file: {ENGINE}/pip.conf}}
 """
-STARTED: Final = 180  # seconds, for the first time it builds
-SOON: Final = 40
-pytestmark = pytest.mark.timeout(240)
+STARTED: Final = 600  # seconds, for the first time it builds
+SOON: Final = DEADLINE
+pytestmark = pytest.mark.timeout(900)
 
 
 def docker(*words: str | Path, cwd: Path | None = None, within: float = SOON) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ def test_the_first_up_asks_no_registry_for_what_it_builds(example: Example) -> N
 
 
 def test_the_command_on_call_finds_the_agent_and_its_token(example: Example) -> None:
-    done = example.agent("status", "--wait", "--timeout", "20")
+    done = example.agent("status", "--wait", "--timeout", "100")
     assert (done.returncode, done.stdout.partition(":")[0]) == (0, "FINE"), done
     assert example.agent("validate").returncode == 0
 

@@ -23,7 +23,7 @@ from tests.integration.federation.sites import Site, policies
 from tests.lab import processes
 from tests.lab.lab import Lab, accepts
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.pipeline.lines import heartbeats, line, write
 
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
@@ -155,7 +155,7 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
     try:
-        eventually(lambda: accepts(port), 60, what="HTTP is up")
+        eventually(lambda: accepts(port), what="HTTP is up")
         there.wait_bound("#")
         there.publish(["one", "two"])
         assert here.take(2) == ["one", "two"]
@@ -163,16 +163,16 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
         assert Path(f"/proc/{agent}").stat().st_uid == UID
         assert (own_id(agent) == 1) is (started is as_first_process)
         assert_healthy(container, port)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as page:
             assert page.headers.get_content_type() == "text/html"
         os.kill(agent, signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(DEADLINE) == 0
     except AssertionError as error:
         error.add_note(log.read_text())
         raise
     finally:
         processes.end(mark)
-        process.wait(20)
+        process.wait(DEADLINE)
     there.wait_depth(0, there.links_objects()[0])
 
 
@@ -189,7 +189,7 @@ def test_the_released_agent_federates(
             assert here.take(2) == ["one", "two"]
         finally:
             processes.end(mark)
-            process.wait(20)
+            process.wait(DEADLINE)
 
 
 def test_the_same_files_give_the_same_image() -> None:
@@ -281,6 +281,7 @@ def test_the_report_s_image_has_spark_and_java(report_container: Container) -> N
     assert report_container.run("federation-agent", "--version").returncode == 0
 
 
+@pytest.mark.timeout(900)  # Spark, uncompiled
 def test_the_released_report_makes_one_of_an_export(report_container: Container, tmp_path: Path) -> None:
     write(tmp_path / "status", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))
     made = tmp_path / "report"

@@ -53,7 +53,7 @@ class Debian:
         path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
         inside = ["chroot", f"--userspec={user}", str(self.root), "/usr/bin/env", "-i"]
         given = [f"{name}={value}" for name, value in (path | environment).items()]
-        done = subprocess.run([*inside, *given, *command], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run([*inside, *given, *command], capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         return done.stdout
 
@@ -275,7 +275,7 @@ def assert_federates(command: list[str], port: int, log: Path, *, lab: Lab, site
             command, env=environment | lab.mark | {MARK: here.vhost}, stdout=output, stderr=output
         )
     try:
-        eventually(lambda: accepts(port), 60, what="HTTP is up")
+        eventually(lambda: accepts(port), what="HTTP is up")
         there.wait_bound("#")
         there.publish(["one", "two"])
         assert here.take(2) == ["one", "two"]

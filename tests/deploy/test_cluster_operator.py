@@ -104,10 +104,10 @@ def test_an_edited_config_map_is_in_force_without_a_restart(
     switch(agent.directory, "..first", configuration(agent, second_broker, pattern="^nothing$"))
     agent.path.symlink_to("..data/agent.yaml")
     agent.start()
-    eventually(lambda: agent.log.exists() and accepts(agent.port), 60, what="HTTP is up")
+    eventually(lambda: agent.log.exists() and accepts(agent.port), what="HTTP is up")
     pid = agent.pid
     switch(agent.directory, "..second", configuration(agent, second_broker, pattern=r"^federated\."))
     agent.wait_for("running", ("/", EXCHANGE, "origin"))
     assert (agent.alive, agent.pid) == (True, pid)
     switch(agent.directory, "..third", configuration(agent, second_broker, pattern="^nothing$"))
-    eventually(lambda: not agent.links(), 60, what="the link is gone")
+    eventually(lambda: not agent.links(), what="the link is gone")

@@ -172,7 +172,7 @@ def test_the_agent_federates_the_traffic_with_the_files_that_are_mounted(
     environment = os.environ | lab.mark | traffic
     with subprocess.Popen([sys.executable, PIECES / "traffic.py"], env=environment) as publishing:
         try:
-            eventually(lambda: invoices(downstream) > 5, 60, what="orders arrive downstream")
+            eventually(lambda: invoices(downstream) > 5, what="orders arrive downstream")
         finally:
             publishing.terminate()
 

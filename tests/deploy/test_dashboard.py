@@ -123,7 +123,7 @@ def wait_for_data(
         return not missing
 
     try:
-        eventually(answered, 60, ignoring=OSError)
+        eventually(answered, ignoring=OSError)
     except AssertionError as error:
         raise AssertionError(f"without data: {missing[0]}") from error
 

@@ -13,7 +13,7 @@ import yaml
 from tests.acceptance.command import COMMAND, Done, federation_agent
 from tests.deploy.prometheus import ROOT
 from tests.lab.lab import Lab, accepts
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 FOLDER: Final = ROOT / "deploy/kubernetes"
 KUSTOMIZATION: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
@@ -54,8 +54,8 @@ def test_a_bad_configuration_leaves_the_pod_alive(tmp_path: Path, lab: Lab) -> N
     command = [COMMAND, *(moved.get(word, word) for word in AGENT["args"])]
     with subprocess.Popen(command, env=os.environ | lab.mark, stdout=subprocess.DEVNULL) as agent:
         try:
-            eventually(lambda: accepts(ours), 60, what="HTTP is up")
-            with urllib.request.urlopen(f"http://127.0.0.1:{ours}{probe['path']}", timeout=30) as answer:
+            eventually(lambda: accepts(ours), what="HTTP is up")
+            with urllib.request.urlopen(f"http://127.0.0.1:{ours}{probe['path']}", timeout=DEADLINE) as answer:
                 assert answer.status == 200
         finally:
             agent.terminate()

@@ -37,7 +37,7 @@ MANIFESTS: Final[list[dict[str, Any]]] = [
 ]
 SPARK: Final = Path(pyspark.__file__).parent
 ENVIRONMENT: Final = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-CLUSTER_DEADLINE: Final = 60.0
+CLUSTER_DEADLINE: Final = 300.0  # two of Java begin
 CLUSTER_REPORT: Final = 500.0
 """Alone it takes a minute on two cores; beside other tests and their brokers it took four."""
 
@@ -122,7 +122,7 @@ def bare_python(tmp_path: Path) -> Path:
     return wrapper
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.thorough
 def test_a_cluster_takes_the_package_as_a_zip(cluster: str, bare_python: Path, tmp_path: Path, lab: Lab) -> None:
     write(tmp_path / "in", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))

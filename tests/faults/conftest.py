@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.faults import Fault
-from tests.faults.judging import ALL, COUNT, LASTS, RELEASE
+from tests.faults.faults import ALL, Fault
+from tests.faults.judging import COUNT, LASTS, RELEASE
 from tests.faults.scene import EXCHANGE, Q_OF_USER, Ends, Scene, Tls
 from tests.faults.traffic import Traffic
 from tests.integration.federation.conftest import AgentOf, SiteOn, agent_of, site_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import shutil
@@ -22,9 +23,11 @@ from tests.integration.federation.sites import Site
 from tests.lab.certificates import Certificate
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import DEADLINE
 
+ALL: Final = os.environ.get("FEDERATION_AGENT_FAULTS") == "all"
 BLACKHOLE: Final = 60.0
-NOTICED: Final = 2 * 10 + 12.0
+NOTICED: Final = 2 * 10 + (12.0 if ALL else 35.0)
 """Two heartbeats of the default, and until the status is looked at."""
 ALARM: Final = 10.0
 THROTTLED: Final = 50 * 1024
@@ -55,7 +58,7 @@ def kill_agent(times: int, scene: Scene) -> None:
     for _ in range(times):
         scene.agent.kill()
         scene.start_agent()
-        assert until(lambda: scene.is_running, 30)
+        assert until(lambda: scene.is_running, DEADLINE)
 
 
 def kill_agent_and_cut(scene: Scene) -> None:
@@ -70,12 +73,16 @@ def stop_agent(scene: Scene) -> None:
 
 
 def restart(of: Callable[[Scene], Site], scene: Scene) -> None:
-    of(scene).node.restart()
+    node = of(scene).node
+    node.stop()
+    scene.wait_shown("backoff")
+    node.start()
 
 
 def kill(of: Callable[[Scene], Site], scene: Scene) -> None:
     node = of(scene).node
     node.kill()
+    scene.wait_shown("backoff")
     node.start()
 
 
@@ -89,7 +96,7 @@ def blackhole(of: Callable[[Scene], Proxy], scene: Scene) -> None:
     began = time.monotonic()
     of(scene).blackhole()
     assert until(lambda: scene.is_down, NOTICED), "it isn't noticed within two heartbeats"
-    time.sleep(began + BLACKHOLE - time.monotonic())
+    time.sleep(max(0.0, began + BLACKHOLE - time.monotonic()))
     of(scene).restore()
 
 
@@ -111,6 +118,8 @@ def alarm(
     try:
         scene.traffic.go_on()
         time.sleep(ALARM)
+        if of is downstream:
+            scene.wait_shown("blocked")
     finally:
         end(node)
 
@@ -136,12 +145,16 @@ def delete_downstream_exchange(scene: Scene) -> None:
 
 
 def take_permissions(of: Callable[[Scene], Site], scene: Scene) -> None:
-    """They are looked at for each channel, so the connections are closed too."""
+    """They are looked at for each channel, so the connections are closed too, and when messages come, which wait for
+    that: `rabbitmqctl` may take longer than all of them."""
     site = of(scene)
+    scene.traffic.hold()
     site.node.admin.permissions(site.vhost, "guest", configure="^$", write="^$", read="^$")
     site.node.ctl("close_all_connections", "--vhost", site.vhost, "permissions were taken")
+    scene.traffic.go_on()
     assert until(lambda: not scene.is_running, NOTICED), "it isn't noticed"
     time.sleep(GONE_FOR)
+    scene.wait_shown("invalid")
     site.node.admin.permissions(site.vhost, "guest")
 
 
@@ -149,6 +162,7 @@ def take_vhost(scene: Scene) -> None:
     site = scene.up
     site.node.admin.delete_vhost(site.vhost)
     time.sleep(GONE_FOR)
+    scene.wait_shown("invalid", "vhost")
     site.node.admin.vhost(site.vhost)
     site.exchange()
 
@@ -164,6 +178,7 @@ def own_user(scene: Scene) -> str:
 def take_user(scene: Scene) -> None:
     scene.up.node.admin.delete("users", USER)
     time.sleep(GONE_FOR)
+    scene.wait_shown("invalid", "refused")
     own_user(scene)
 
 
@@ -176,6 +191,7 @@ def lose_name(scene: Scene) -> None:
     scene.know_upstream()
     scene.to_up.cut()
     time.sleep(GONE_FOR)
+    scene.wait_shown("backoff", UPSTREAM_NAME)
     scene.know_upstream(UPSTREAM_NAME)
 
 
@@ -195,6 +211,7 @@ def expire_certificate(scene: Scene) -> None:
     show(scene, scene.ends.tls.authority.expired())
     scene.up.node.ctl("close_all_connections", "--vhost", scene.up.vhost, "the certificate expired")
     time.sleep(GONE_FOR)
+    scene.wait_shown("invalid", "expired")
     show(scene, scene.ends.tls.authority.server("renewed"))
 
 
@@ -213,7 +230,7 @@ def fill_disk(scene: Scene) -> None:
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1024))
-    assert until(lambda: dropped_events(scene) > 0, 30), "no event was dropped, so the disk wasn't full"
+    assert until(lambda: dropped_events(scene) > 0, DEADLINE), "no event was dropped, so the disk wasn't full"
     assert scene.agent.told("status export: events are dropped"), "nothing was logged"
     filler.unlink()
     before = dropped_events(scene)
@@ -222,7 +239,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def dropped_events(scene: Scene) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{scene.agent.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{scene.agent.port}/metrics", timeout=DEADLINE) as answer:
         text = answer.read().decode()
     [found] = re.findall(r"^federation_agent_export_dropped_events_total ([0-9.e+]+)$", text, re.MULTILINE)
     return float(found)
@@ -262,9 +279,12 @@ def exhaust_descriptors(scene: Scene) -> None:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (NONE_FREE, before[1]))
     scene.to_up.cut()
     time.sleep(GONE_FOR)
+
+    def changed() -> list[str]:
+        return [line["error"] for line in scene.agent.told("link changed") if line.get("status") == "backoff"]
+
+    assert until(lambda: any("Too many open files" in error for error in changed()), DEADLINE), changed()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-    changed = [line["error"] for line in scene.agent.told("link changed") if line.get("status") == "backoff"]
-    assert any("Too many open files" in error for error in changed), changed
 
 
 def lower_channels(scene: Scene) -> None:
@@ -272,7 +292,7 @@ def lower_channels(scene: Scene) -> None:
     node.eval("application:set_env(rabbit, channel_max, 4).")
     try:
         scene.to_up.cut()
-        assert until(lambda: scene.is_running, 30)
+        assert until(lambda: scene.is_running, DEADLINE)
     finally:
         node.eval("application:set_env(rabbit, channel_max, 2047).")
 
@@ -286,14 +306,14 @@ def lower_message_size(scene: Scene) -> None:
     try:
         scene.to_down.cut()
         scene.traffic.go_on()
-        assert until(lambda: quarantined(scene) > 0, 30), "nothing was set aside"
+        assert until(lambda: quarantined(scene) > 0, DEADLINE), "nothing was set aside"
         time.sleep(GONE_FOR)
     finally:
         limit_message_size(node, usual)
     scene.to_down.cut()
-    assert until(lambda: scene.is_running, 30)
+    assert until(lambda: scene.is_running, DEADLINE)
     replay = ["quarantine", "replay", "--all", "-c", str(scene.agent.path)]
-    ran = scene.lab.agents.run(replay, cwd=scene.agent.directory, environment={}, deadline=60)
+    ran = scene.lab.agents.run(replay, cwd=scene.agent.directory, environment={}, deadline=DEADLINE)
     assert not ran.status, ran
 
 

@@ -19,6 +19,7 @@ from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.preloaded import COMMAND
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import DEADLINE
 
 PREFETCH: Final = 500
 LOOK_EVERY: Final = 0.2
@@ -114,8 +115,8 @@ class Scene:
     def drain(self) -> None:
         """Holds the publisher until all that it has published was delivered."""
         self.traffic.hold()
-        assert until(lambda: self.traffic.holds, 30), "what was published isn't confirmed"
-        assert until(lambda: self.traffic.is_delivered, 30), f"{len(self.traffic.account.missing)} aren't delivered"
+        assert until(lambda: self.traffic.holds, DEADLINE), "what was published isn't confirmed"
+        assert until(lambda: self.traffic.is_delivered, DEADLINE), f"{len(self.traffic.account.missing)} missing"
 
     @property
     def queue(self) -> str:
@@ -141,11 +142,16 @@ class Scene:
         """That it isn't known is something else."""
         return self.link().get("status") in {"backoff", "starting"}
 
+    def wait_shown(self, status: str, words: str = "") -> None:
+        """Until the link has shown this, at some time."""
+        shown = lambda: any(found == status and words in error for found, error in self.seen)  # noqa: E731
+        assert until(shown, DEADLINE), self.seen
+
     def end(self) -> None:
         self.traffic.stop()
         self._ends.set()
         if self._watching is not None:
-            self._watching.join(15)
+            self._watching.join(DEADLINE)
         if self.agent.alive:
             self.agent.kill()
 

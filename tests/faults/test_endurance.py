@@ -14,8 +14,7 @@ from typing import Final
 import pytest
 
 from tests.bench.process import memory_mib
-from tests.faults.faults import Fault
-from tests.faults.judging import ALL
+from tests.faults.faults import ALL, Fault
 from tests.faults.scene import PREFETCH, Scene, Setting
 from tests.faults.traffic import until
 from tests.integration.federation.sites import federated
@@ -49,8 +48,8 @@ KIB_ANYHOW: Final = 256.0
 """Up to 130 were seen."""
 ONE_MORE: Final = 1
 """Descriptor or connection, of those that come and go by themselves; one for each time would be dozens."""
-SETTLES: Final = 30.0
-DEADLINE: Final = 1800 if ALL else 240
+SETTLES: Final = 90.0
+DEADLINE: Final = 1800 if ALL else 900
 
 NOTHING: Final = Fault("nothing", lambda _: None, setting=Setting(module="tests.faults.counting_agent"))
 
@@ -178,7 +177,7 @@ def linked(scene: Scene) -> int:
     return sum(each["status"] == "running" for each in ask(scene.agent, "/api/links"))
 
 
-@pytest.mark.timeout(120 + 2 * AT_FULL_RATE)
+@pytest.mark.timeout(600 + 2 * AT_FULL_RATE)
 def test_traffic_at_full_rate_with_faults(scene: Scene) -> None:
     """A cut every three seconds of the way that follows next."""
     scene.traffic.hurry()
@@ -200,7 +199,7 @@ def test_large_messages_to_a_slow_downstream(scene: Scene) -> None:
     scene.up.publish("x" * LARGE for _ in range(LARGE_MESSAGES))
     passed = scene.to_down.bytes_up
     time.sleep(5)
-    assert scene.to_down.bytes_up - passed >= LARGE, "nothing moves"
+    eventually(lambda: scene.to_down.bytes_up - passed >= LARGE, what="something moves")
     assert memory_mib(scene.agent.pid, peak=True) <= AT_MOST
     scene.to_down.throttle(None)
     assert len(scene.down.take(LARGE_MESSAGES)) == LARGE_MESSAGES

@@ -15,10 +15,11 @@ import aio_pika
 import uvloop
 
 from tests.faults.account import Account
+from tests.lab.waiting import DEADLINE
 
 AT_ONCE: Final = 50  # messages that wait for their confirms
 AGAIN: Final = 0.2
-CONNECT_WITHIN: Final = 3.0
+CONNECT_WITHIN: Final = 10.0
 CONFIRMED_WITHIN: Final = 5.0
 KEY: Final = "k"
 LONG: Final = 2048
@@ -57,7 +58,7 @@ class Traffic:
     def finish(self) -> None:
         """Publishes nothing new, and waits until what it began is confirmed."""
         self._no_more.set()
-        self._threads[0].join(30)
+        self._threads[0].join(DEADLINE)
         assert not self._threads[0].is_alive()
 
     def hold(self) -> None:
@@ -84,7 +85,7 @@ class Traffic:
         self._ends.set()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(30)
+                thread.join(DEADLINE)
             assert not thread.is_alive()
 
     async def _publish(self) -> None:

@@ -11,11 +11,12 @@ from itertools import cycle
 from types import TracebackType
 from typing import Final, Self
 
+from tests.lab.waiting import DEADLINE
+
 OPEN: Final = 400  # connections that the clients keep, more than the agent has descriptors
 AT_ONCE: Final = 20
 PAUSE: Final = 0.2  # seconds between two waves
-LONGEST: Final = 60.0  # seconds, whatever the test does
-ENDED: Final = 10.0
+LONGEST: Final = 120.0  # seconds, whatever the test does
 
 Speak = Callable[[socket.socket, int], None]
 """What a client does in each wave; the number is that of its waves so far."""
@@ -79,7 +80,7 @@ class HostileClients:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(ENDED)
+        self._thread.join(DEADLINE)
 
     def _run(self) -> None:
         for wave in range(int(LONGEST / PAUSE)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -12,9 +13,8 @@ from typing import Any, Final, Self, TypeAlias
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.methods import Call, Method
 from agent.core import fields
+from tests.lab.waiting import DEADLINE
 
-STARTED: Final = 10.0
-MET: Final = 30.0
 FRAME_MAX: Final = 131_072
 AT_ONCE: Final = 5_000  # frames of a flood
 PROPERTIES: Final = (
@@ -163,6 +163,7 @@ class HostileBroker:
     def __init__(self, behaviour: Behaviour) -> None:
         self.port = 0
         self.connections = 0  # how many were accepted
+        self._since = time.monotonic()
         self.published: list[bytes] = []  # bodies
         self._misbehaved = threading.Event()  # does, or did
         self._behaviour = behaviour
@@ -173,14 +174,14 @@ class HostileBroker:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(STARTED)
+        assert self._ready.wait(DEADLINE)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(STARTED)
+        self._thread.join(DEADLINE)
         self._loop.close()
 
     @property
@@ -190,9 +191,14 @@ class HostileBroker:
     def misbehaves(self) -> None:
         self._misbehaved.set()
 
+    @property
+    def is_asked_too_often(self) -> bool:
+        """More than three connections in an attempt, and two attempts a second."""
+        return self.connections > 50 + 6 * (time.monotonic() - self._since)
+
     def wait(self) -> None:
         """Until it misbehaves."""
-        assert self._misbehaved.wait(MET), "the agent never came"
+        assert self._misbehaved.wait(DEADLINE), "the agent never came"
 
     async def _run(self) -> None:
         serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -37,7 +37,7 @@ def check(scene: Scene, rows: Mapping[str, Row]) -> None:
         def is_shown(name: str = name, row: Row = row) -> bool:
             return row.shown in str(scene.status_of(name)["error"] or "")
 
-        eventually(is_shown, 40, what=f"{name} shows {row.shown!r}, not {scene.status_of(name)['error']!r}")
+        eventually(is_shown, what=f"{name} shows {row.shown!r}, not {scene.status_of(name)['error']!r}")
     for name in rows:
         shown = str(scene.status_of(name)["error"] or "")
         assert shown.isprintable() and SECRET not in shown, shown
@@ -60,7 +60,7 @@ def endure(scene: Scene, rows: Mapping[str, Row], *, ten: str) -> None:
         scene.endure(SECONDS)
         check(scene, rows)
         scene.endure(SECONDS)
-        assert all(broker.connections < 200 for broker in brokers.values())
+        assert not any(broker.is_asked_too_often for broker in brokers.values())
         if "unreadable" in rows:
             for name in ("unreadable", "other_format"):
                 eventually(lambda name=name: depth(good, name) >= 1, what=f"{name}: what can be read goes on")  # type: ignore[misc]

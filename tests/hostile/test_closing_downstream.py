@@ -71,7 +71,7 @@ def test_a_downstream_that_refuses_a_channel_is_named_and_counted(
             exchanges={X: {"type": "topic", "upstream-set": "all"}},
             bindings={X: [{"key": "#"}]},
         ).start()
-        agent.wait_for("backoff", ("/", X, "origin"), deadline=60)
+        agent.wait_for("backoff", ("/", X, "origin"))
         [link] = get(agent, "/api/links")
         error = f"downstream 127.0.0.1:{hostile.port}: asking for confirms: NOT_IMPLEMENTED - confirms"
         assert link["error"] == error
@@ -92,18 +92,18 @@ def test_the_message_that_closes_the_connection_is_found_and_the_others_come_thr
             exchanges={X: {"type": "topic", "upstream-set": "all"}},
             bindings={X: [{"key": "#"}]},
         ).start()
-        agent.wait_for("running", ("/", X, "origin"), deadline=60)
+        agent.wait_for("running", ("/", X, "origin"))
         bodies = [f"message {number}" for number in range(60)]
         there.publish([*bodies[:20], "p", *bodies[20:40], "p", *bodies[40:]])
         expected = {body.encode() for body in bodies}
-        eventually(lambda: expected <= fragile.taken.keys(), 60, what="all that is harmless comes through")
+        eventually(lambda: expected <= fragile.taken.keys(), what="all that is harmless comes through")
         assert fragile.closed <= 4
 
         def is_over() -> bool:
             [link] = get(agent, "/api/links")
             return (link["quarantined"], link["status"], link["error"]) == (2, "running", None)
 
-        eventually(is_over, 60, what="what isn't is in quarantine")
+        eventually(is_over, what="what isn't is in quarantine")
         closed = fragile.closed
         there.publish(["after"])
         eventually(lambda: fragile.taken[b"after"] == 1, what="what comes later flows on")

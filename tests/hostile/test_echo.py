@@ -21,7 +21,7 @@ from tests.hostile.peer import HostileBroker, Peer
 from tests.hostile.scene import Scene
 from tests.integration.federation.sites import policies
 from tests.integration.status.asking import get, url
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 pytestmark = pytest.mark.timeout(120)
 SECRET: Final = "s3cret"
@@ -91,10 +91,12 @@ async def when_blocked(peer: Peer) -> None:
 async def test_a_password_in_the_reason_of_an_alarm() -> None:
     said: asyncio.Queue[str | None] = asyncio.Queue()
     with HostileBroker(when_blocked) as hostile:
-        async with await connect(uri.parse(hostile.uri), where="upstream origin", name="test", within=10) as connection:
+        async with await connect(
+            uri.parse(hostile.uri), where="upstream origin", name="test", within=DEADLINE
+        ) as connection:
             connection.listen_blocked(said.put_nowait)
             await connection.channel()
-            reason = await asyncio.wait_for(said.get(), 10)
+            reason = await asyncio.wait_for(said.get(), DEADLINE)
     assert reason is not None
     assert REDACTED in reason
     assert SECRET not in reason
@@ -115,7 +117,7 @@ def test_a_password_that_is_echoed_is_shown_nowhere(scene: Scene) -> None:
             links = get(agent, "/api/links")
             return len(links) == len(ECHOES) and all(REDACTED in json.dumps(link) for link in links)
 
-        eventually(shown, 30, what="each link shows what its broker said, redacted", ignoring=OSError)
+        eventually(shown, what="each link shows what its broker said, redacted", ignoring=OSError)
         texts = {path: json.dumps(get(agent, path), ensure_ascii=False) for path in ("/api/links", "/api/overview")}
         for arguments in (("plan", "-c", agent.path), ("links", "--url", url(agent))):
             done = federation_agent(*arguments)

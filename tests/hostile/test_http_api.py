@@ -17,7 +17,6 @@ from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
-SHOWN: Final = 40.0
 MANAGED: Final = {"definitions": {"management": True}}
 FIRST: Final = (
     "endless list", "endless blanks", "nested", "10**400", "large argument", "many parameters", "gzip", "no name",
@@ -68,14 +67,14 @@ def _endure(scene: Scene, api: HostileApi, misbehaviour: Misbehaviour) -> None:
         scene.endure(0.5)
         if misbehaviour.shows:
             shows = misbehaviour.shows
-            eventually(lambda: _is_shown(scene, shows), SHOWN, what=f"{shows!r} is shown")
+            eventually(lambda: _is_shown(scene, shows), what=f"{shows!r} is shown")
             assert metric(scene.agent, "federation_agent_config_reload_success") == 0
             assert metric(scene.agent, "federation_agent_config_refusals_total") != refusals
         scene.endure(0.1)
     finally:
         api.misbehaviour = None
         scene.agent.signal(signal.SIGHUP)
-    eventually(lambda: not get(scene.agent, "/api/overview")["problems"], SHOWN, what="nothing of it is left")
+    eventually(lambda: not get(scene.agent, "/api/overview")["problems"], what="nothing of it is left")
 
 
 def _is_shown(scene: Scene, text: str) -> bool:
@@ -96,7 +95,7 @@ def test_changes_elsewhere_take_effect_meanwhile(scene: Scene, broker: Node, row
         _start(scene, api, upstream)
         misbehaviour = api.misbehaviour = MISBEHAVIOURS[row]
         scene.agent.signal(signal.SIGHUP)
-        eventually(lambda: _is_shown(scene, misbehaviour.shows), SHOWN, what="the problem is shown")
+        eventually(lambda: _is_shown(scene, misbehaviour.shows), what="the problem is shown")
         scene.there.exchange("fed.new")
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
         scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
@@ -112,7 +111,7 @@ def test_a_tenant_who_takes_a_name_of_the_configuration_holds_up_nobody_else(sce
         answer = json.dumps([parameter | taken, parameter | other])
         api.misbehaviour = Misbehaviour("parameters", lambda: iter([answer.encode()]))
         scene.agent.signal(signal.SIGHUP)
-        eventually(lambda: _is_shown(scene, "is also defined at"), SHOWN, what="the conflict is shown")
+        eventually(lambda: _is_shown(scene, "is also defined at"), what="the conflict is shown")
         scene.agent.wait_for("running", (scene.here.vhost, "fed.x", "two"))
 
 
@@ -127,14 +126,14 @@ def test_a_restart_with_bindings_that_can_not_be_read_loses_nothing(scene: Scene
         api.misbehaviour = MISBEHAVIOURS["bindings without a key"]
         scene.agent.start()
         scene.agent.wait_for("running", scene.good_link)
-        eventually(lambda: _is_shown(scene, "has no 'destination'"), SHOWN, what="the problem is shown")
+        eventually(lambda: _is_shown(scene, "has no 'destination'"), what="the problem is shown")
         scene.flow()
         time.sleep(2)
         link = scene.hostile_status()
         scene.there.publish(["kept"])
         api.misbehaviour = None
         scene.agent.signal(signal.SIGHUP)
-        assert scene.victim.take(21, deadline=SHOWN) == [*(f"{number:06}" for number in range(20)), "kept"]
+        assert scene.victim.take(21) == [*(f"{number:06}" for number in range(20)), "kept"]
         scene.agent.wait_for("running", scene.hostile_link)
         assert (link["status"], scene.hostile_status()["status"]) == ("starting", "running")
         assert "bindings of its exchange can be read" in link["error"]
@@ -161,14 +160,12 @@ def test_a_pattern_that_takes_too_long_holds_nobody_up(scene: Scene, broker: Nod
         }
         before = len(scene.agent.history(*scene.hostile_link))
         scene.agent.write(good | {scene.victim.vhost: hostile})
-        eventually(
-            lambda: _is_shown(scene, "federation-upstream-pattern can't be used: it takes too long"), SHOWN, what="it"
-        )
+        eventually(lambda: _is_shown(scene, "federation-upstream-pattern can't be used: it takes too long"), what="it")
         scene.endure(1.5)
         assert scene.agent.history(*scene.hostile_link)[before:] == []
         scene.there.exchange("fed.new")
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
-        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"), deadline=SHOWN)
+        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
 
 
 def _federated(uri: str, pattern: str) -> dict[str, object]:

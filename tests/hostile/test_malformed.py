@@ -40,7 +40,7 @@ def test_malformed_messages_go_to_the_quarantine_and_hurt_no_link_that_shares_th
     backlog = Backlog([*HARMLESS[:10], *malformed, *HARMLESS[10:]])
     with HostileBroker(backlog) as hostile:
         begin_sharing(scene, hostile.uri)
-        eventually(lambda: len(backlog.acknowledged) == len(backlog.messages), 30, what="all are settled")
+        eventually(lambda: len(backlog.acknowledged) == len(backlog.messages), what="all are settled")
         scene.flow()
         links = {link["upstream"]: link for link in get(scene.agent, "/api/links")}
         assert links["origin"]["reconnects"] <= reconnects
@@ -60,7 +60,7 @@ def test_what_can_not_be_put_into_quarantine_is_held(scene: Scene) -> None:
     count = len(CUT_OR_LONG)
     with HostileBroker(backlog) as hostile:
         begin_sharing(scene, hostile.uri)
-        eventually(lambda: backlog.acknowledged == fine, 30, what="all but the malformed ones come through")
+        eventually(lambda: backlog.acknowledged == fine, what="all but the malformed ones come through")
         scene.flow()
 
         def error() -> str:
@@ -68,10 +68,10 @@ def test_what_can_not_be_put_into_quarantine_is_held(scene: Scene) -> None:
 
         held = f"{count} messages can't be published downstream: {count} {NOBODY_READS}; "
         why = "what can't be published downstream can't be put into the quarantine: "
-        eventually(lambda: error().startswith(held + why), 60, what="the quarantine doesn't answer")
+        eventually(lambda: error().startswith(held + why), what="the quarantine doesn't answer")
         assert "no confirm within" in error()
         delivered = backlog.deliveries
-        eventually(lambda: backlog.deliveries >= delivered + count, 60, what="they come again")
+        eventually(lambda: backlog.deliveries >= delivered + count, what="they come again")
         assert backlog.acknowledged == fine
         scene.stop()
 
@@ -93,7 +93,7 @@ def begin_sharing(scene: Scene, hostile_uri: str) -> None:
     here.exchange().queue("k", name=GOOD).exchange("fed.bad").queue("k", name="bad", exchange="fed.bad")
     both = federated(there)
     agent.write({here.vhost: both}).start()
-    agent.wait_for("running", (here.vhost, X, "origin"), deadline=60)
+    agent.wait_for("running", (here.vhost, X, "origin"))
     upstreams = both["upstreams"] | {"hostile": {"uri": hostile_uri, "reconnect-delay": 1}}
     only = {"pattern": r"^fed\.bad$", "apply-to": "exchanges", "priority": 9}
     agent.write(

@@ -24,7 +24,6 @@ from tests.lab.waiting import eventually
 pytestmark = pytest.mark.timeout(120)
 NESTED: Final = 1200
 HUGE: Final = {"n": 10**400}
-SHOWN: Final = 40.0
 FIRST: Final = ("nested exchange", "binding")
 """One that is read with the exchanges, and one that is read by itself."""
 
@@ -85,7 +84,7 @@ def test_a_bad_object_is_the_problem_of_its_vhost(scene: Scene, make: Callable[[
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
         scene.agent.signal(signal.SIGHUP)
         scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
-        eventually(lambda: shows in "; ".join(get(scene.agent, "/api/overview")["problems"]), SHOWN, what="the problem")
+        eventually(lambda: shows in "; ".join(get(scene.agent, "/api/overview")["problems"]), what="the problem")
         [problem] = get(scene.agent, "/api/overview")["problems"]
         assert f"vhost '{scene.victim.vhost}' holds what can't be federated" in problem
         assert metric(scene.agent, "federation_agent_config_reload_success") == 0

@@ -11,6 +11,7 @@ import pytest
 from tests.hostile import misbehaviours
 from tests.hostile.peer import HostileBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Named
 from tests.integration.federation.sites import policies
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -49,15 +50,17 @@ def test_a_link_says_why_it_is_down_and_waits_before_it_tries_again(
         def down() -> bool:
             return all(agent.links()[link]["error"] for link in links.values())
 
-        eventually(down, 30, what="all links are down", ignoring=(OSError, KeyError))
+        eventually(down, what="all links are down", ignoring=(OSError, KeyError))
         time.sleep(max(0.0, began + WATCHED - time.monotonic()))
 
-        def as_said() -> bool:
+        def as_said() -> dict[Named, dict[str, Any]]:
             shown = agent.links()
-            return all(why in (shown[links[each.__name__]]["error"] or "") for each, why in REASONS.items())
+            said = ((shown[links[each.__name__]], why) for each, why in REASONS.items())
+            is_said = all(told["status"] == "backoff" and why in (told["error"] or "") for told, why in said)
+            return shown if is_said else {}
 
-        eventually(as_said, 60, what="each says why", ignoring=(OSError, KeyError))
-        found, logins = agent.links(), {name: peer.connections for name, peer in hostile.items()}
+        found = eventually(as_said, what="each says why", ignoring=(OSError, KeyError))
+        logins = {name: peer.connections for name, peer in hostile.items()}
         for behaviour, why in REASONS.items():
             name = behaviour.__name__
             told = found[links[name]]

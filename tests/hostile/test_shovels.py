@@ -40,7 +40,7 @@ def endure(scene: Scene, brokers: Iterable[HostileBroker]) -> None:
     for hostile in brokers:
         hostile.wait()
     scene.endure(SECONDS)
-    assert all(hostile.connections < 100 for hostile in brokers)
+    assert not any(hostile.is_asked_too_often for hostile in brokers)
 
 
 def test_hostile_destinations_hurt_nobody_and_cost_no_message(scene: Scene) -> None:
@@ -61,7 +61,7 @@ def test_hostile_sources_hurt_nobody(scene: Scene) -> None:
         scene.start_beside({"shovels": {name: shovel(name, at.uri, to) for name, at in brokers.items()}})
         endure(scene, brokers.values())
         held = f"{len(UNREADABLE)} messages can't be published downstream: {len(UNREADABLE)} with properties"
-        eventually(lambda: str(scene.status_of("junk_shovelled")["error"]).startswith(held), 20, what="some are held")
+        eventually(lambda: str(scene.status_of("junk_shovelled")["error"]).startswith(held), what="some are held")
         assert scene.status_of("junk_shovelled")["status"] == "running"
         wanted = len(JUNK) - len(UNREADABLE) + 1
         eventually(lambda: depth(to, "junk_shovelled") == wanted, what="all others are there")

@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from tests.lab.leftovers import Leftovers
+from tests.lab.waiting import DEADLINE
 
-TIMEOUT: Final = 30.0
 ALL: Final = ".*"
 
 
@@ -144,7 +144,7 @@ class Admin:
 
     def _request(self, method: str, parts: tuple[str, ...], *, query: str = "", body: object = None) -> Any:
         path = "/".join(["/api", *(quote(part, safe="") for part in parts)]) + (f"?{query}" if query else "")
-        connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT)
+        connection = http.client.HTTPConnection(self._address, timeout=DEADLINE)
         try:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, body=content, headers=self._headers)

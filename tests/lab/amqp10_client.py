@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from tests.lab.node import Node
+from tests.lab.waiting import DEADLINE
 
 PYTHON: Final = os.environ.get("FEDERATION_AGENT_SYSTEM_PYTHON", "/usr/bin/python3")  # which Debian's packages are for
 PROGRAM: Final = Path(__file__).with_name("amqp10_program.py")
@@ -27,11 +28,14 @@ Message = Mapping[str, Any]
 class Amqp10Client:
     """Sends to queues of a vhost and takes from them; `is_old` if the node has the plugin of RabbitMQ 3."""
 
-    def __init__(self, node: Node, vhost: str, *, is_old: bool = False) -> None:
+    def __init__(self, node: Node, vhost: str, *, is_old: bool = False, patience: float = DEADLINE) -> None:
         url = f"amqp://guest:guest@127.0.0.1:{node.amqp_port}"
         self._prefix = "/amq/queue/" if is_old else "/queues/"
         self._process = subprocess.Popen(
-            [PYTHON, str(PROGRAM), url, f"vhost:{vhost}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [PYTHON, str(PROGRAM), url, f"vhost:{vhost}", str(patience)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def send(self, queue: str, *messages: Message) -> list[str]:
@@ -39,7 +43,7 @@ class Amqp10Client:
         return [str(each) for each in _answered(self._ask("send", queue, messages))]
 
     def take(self, queue: str, count: int) -> list[dict[str, Any]]:
-        """So many messages, or those that come within seconds."""
+        """So many messages, or those that come in time."""
         return [dict(each) for each in _answered(self._ask("take", queue, count))]
 
     def send_bytes(self, queue: str, message: bytes) -> str:
@@ -67,7 +71,7 @@ class Amqp10Client:
     ) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=DEADLINE)
         if self._process.stdout is not None:
             self._process.stdout.close()
 

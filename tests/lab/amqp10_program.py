@@ -1,8 +1,8 @@
 """A user's program that speaks AMQP 1.0 by Apache Qpid Proton, which Debian has for its own Python only.
 
-That Python runs it with a broker's address and the hostname to open with; it is asked in lines of JSON, and answers in
-such lines. A message is either bytes in hexadecimal, so that what a broker makes of it can be looked at byte by byte,
-or what `amqp10_client.py` calls a message.
+That Python runs it with a broker's address, the hostname to open with, and the seconds that anything may take; it is
+asked in lines of JSON, and answers in such lines. A message is either bytes in hexadecimal, so that what a broker makes
+of it can be looked at byte by byte, or what `amqp10_client.py` calls a message.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from proton import ConnectionException, Delivery, Handler, Message, Timeout, ulo
 from proton.reactor import LinkOption  # type: ignore[import-not-found]
 from proton.utils import BlockingConnection, LinkDetached, SendException  # type: ignore[import-not-found]
 
-DEADLINE = 5  # seconds for a message, or its outcome
-PATIENCE = 30  # for all else, on a busy machine
 DURABLE = 2
 PLAIN = ("durable", "priority", "id", "correlation_id", "subject", "reply_to", "content_type", "group_id", "ttl")
 COUNTED = ("delivery_count", "first_acquirer")
@@ -50,7 +48,7 @@ def send_bytes(connection: Any, address: str, messages: list[str]) -> list[str]:
         delivery = link.delivery(str(number))
         link.stream(bytes.fromhex(message))
         link.advance()
-        connection.wait(lambda delivery=delivery: delivery.settled, timeout=DEADLINE)
+        connection.wait(lambda delivery=delivery: delivery.settled)
         outcomes.append(str(delivery.remote_state).lower())
     return outcomes
 
@@ -60,7 +58,7 @@ def take_bytes(connection: Any, address: str, count: int) -> list[str]:
     taken = Taken()
     taken.receiver = connection.create_receiver(address, credit=count, handler=taken, options=Durable())
     try:
-        connection.wait(lambda: len(taken.messages) >= count, timeout=DEADLINE)
+        connection.wait(lambda: len(taken.messages) >= count)
     except Timeout:
         if not taken.messages:
             raise
@@ -106,12 +104,12 @@ def shown(message: Any) -> dict[str, Any]:
 REQUESTS = {each.__name__: each for each in (send_bytes, take_bytes, send, take)}
 
 
-def main(url: str, hostname: str) -> None:
+def main(url: str, hostname: str, patience: str) -> None:
     for line in sys.stdin:
         asked, *arguments = json.loads(line)
         answer: object
         try:
-            connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=PATIENCE)
+            connection = BlockingConnection(url, allowed_mechs="PLAIN", virtual_host=hostname, timeout=float(patience))
             answer = REQUESTS[asked](connection, *arguments)
             connection.close()
         except (ConnectionException, LinkDetached, SendException, Timeout) as error:

@@ -3,13 +3,11 @@
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.waiting import eventually
-
-FORM_DEADLINE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Cluster:
             node.launch()
         for node in self.nodes:
             node.wait_until_ready()
-        eventually(self._is_whole, FORM_DEADLINE, what=f"cluster {self.name} is whole")
+        eventually(self._is_whole, what=f"cluster {self.name} is whole")
         return self
 
     def running(self) -> dict[str, set[str]]:

@@ -120,7 +120,7 @@ def _traffic(downstream: Node, upstream: Node, seconds: float) -> int:
             time.sleep(1)
     except KeyboardInterrupt:
         print()
-    eventually(lambda: user_program.depth(downstream.uri(), QUEUE), 10, what="messages arrive downstream")
+    eventually(lambda: user_program.depth(downstream.uri(), QUEUE), what="messages arrive downstream")
     return user_program.depth(downstream.uri(), QUEUE)
 
 

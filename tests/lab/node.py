@@ -18,7 +18,7 @@ from tests.lab.admin import Admin
 from tests.lab.begin import PATH, Beginning
 from tests.lab.leftovers import Leftovers
 from tests.lab.releases import Release
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 MANAGEMENT: Final = "rabbitmq_management"
 DEFAULT_PLUGINS: Final = (MANAGEMENT, "rabbitmq_event_exchange")
@@ -36,8 +36,6 @@ GUEST: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="
 
 EVALUATED: Final = "{ok, "
 
-START_DEADLINE: Final = 60.0
-STOP_DEADLINE: Final = 30.0
 COMMAND_DEADLINE: Final = 180.0  # to disable a plugin took over a minute beside Spark
 LOG_TAIL: Final = 100
 
@@ -174,7 +172,7 @@ class Node:
         (self.directory / PID).write_text(f"{pid} {processes.born(pid)}")
         return self
 
-    def wait_until_ready(self, deadline: float = START_DEADLINE) -> None:
+    def wait_until_ready(self, deadline: float = DEADLINE) -> None:
         try:
             eventually(self._answers, deadline, what=f"node {self.name} answers")
         except NeverHappenedError as error:
@@ -194,7 +192,7 @@ class Node:
         self._for_one_test("kill")
         eventually(
             lambda: not processes.end(self._own_mark) and not self.alive,
-            STOP_DEADLINE,
+            DEADLINE,
             what=f"node {self.name} is gone",
         )
 
@@ -272,7 +270,7 @@ class Node:
         return file.read_text().strip() if file.exists() else ""
 
     def _wait_for_exit(self) -> None:
-        eventually(lambda: not self.alive, STOP_DEADLINE, what=f"node {self.name} has ended")
+        eventually(lambda: not self.alive, DEADLINE, what=f"node {self.name} has ended")
 
     def _answers(self) -> bool:
         if not self.alive:

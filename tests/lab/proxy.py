@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.lab.waiting import DEADLINE
+
 RELAY: Final = Path(__file__).with_name("relay.py")
-EXIT_DEADLINE: Final = 10.0
 
 
 class ProxyError(Exception):
@@ -93,7 +94,7 @@ class Proxy:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(EXIT_DEADLINE)
+        self._process.wait(DEADLINE)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe and not pipe.closed:
                 pipe.close()
@@ -104,13 +105,13 @@ class Proxy:
             self._process.stdin.write(json.dumps({"do": do, "value": value}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise ProxyError(f"the proxy ended: {self._process.wait(EXIT_DEADLINE)}") from error
+            raise ProxyError(f"the proxy ended: {self._process.wait(DEADLINE)}") from error
         return self._read()
 
     def _read(self) -> dict[str, int]:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise ProxyError(f"the proxy ended: {self._process.wait(EXIT_DEADLINE)}")
+            raise ProxyError(f"the proxy ended: {self._process.wait(DEADLINE)}")
         answer: dict[str, int] = json.loads(line)
         return answer

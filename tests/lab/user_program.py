@@ -20,7 +20,8 @@ import uvloop
 from aio_pika.abc import AbstractExchange, AbstractIncomingMessage, HeadersType
 from pamqp.commands import Basic, Queue
 
-DEADLINE: Final = 40.0
+from tests.lab.waiting import DEADLINE
+
 QUIET: Final = 0.3  # nothing came for so long: nothing more comes
 BATCH: Final = 1_000
 

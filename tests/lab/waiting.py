@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_not_result
 from tenacity.stop import stop_after_delay
 
-DEADLINE = 60.0  # what the product promises sooner has a deadline of its own
+DEADLINE = 120.0  # long enough on any machine; what the product promises sooner has a deadline of its own
 INTERVAL = 0.02  # between two questions at first
 LONGEST_INTERVAL = 0.1  # a long wait asks brokers and logs no thousand times
 GROWTH = 0.05  # of what was waited

@@ -25,7 +25,7 @@ from tests.pipeline import reference
 from tests.pipeline.courses import SECOND, Course, courses
 from tests.pipeline.lines import START, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 END = 1500
 GAP = 60 * SECOND

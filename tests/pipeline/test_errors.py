@@ -15,10 +15,10 @@ from agent.pipeline.reading.store import finished_files
 from agent.pipeline.spark import java_problem
 from agent.pipeline.versions import only_writer
 from tests.acceptance.command import COMMAND, federation_agent
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.pipeline.lines import line, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 
 def java_of(directory: Path, says: str) -> Path:
@@ -115,9 +115,9 @@ def test_a_signal_ends_it_in_a_line(tmp_path: Path, number: signal.Signals) -> N
     command: list[str | Path] = [COMMAND, "report", "--input", tmp_path, "--output", tmp_path / "out"]
     environment = os.environ | {"JAVA_HOME": str(home)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        eventually((tmp_path / "began").exists, 60)
+        eventually((tmp_path / "began").exists)
         running.send_signal(number)
-        running.wait(60)
+        running.wait(DEADLINE)
         (tmp_path / "over").touch()
         assert running.stderr
         errors = running.stderr.read().splitlines()

@@ -28,7 +28,7 @@ from agent.pipeline.window import Bounds, micros
 from tests.acceptance.command import ROOT
 from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, of_standby, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -16,7 +16,7 @@ from agent.pipeline.window import micros
 from tests.pipeline.fleet import HOUR, SECOND, Account, Fleet, Span, Truth, Upstream
 from tests.pipeline.lines import START, instant
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "50000"))
 

@@ -17,7 +17,7 @@ from tests.acceptance.command import COMMAND
 from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
 
-pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 
 def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> None:

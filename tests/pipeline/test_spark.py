@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline.spark import begin_step, in_parallel, java_options, quiet
+from tests.lab.waiting import DEADLINE
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 PARALLEL, OTHER = "-XX:+UseParallelGC", "-XX:+UseG1GC"
 
@@ -78,7 +79,7 @@ def test_output_is_shown_after_a_failure(capfd: pytest.CaptureFixture[str]) -> N
 
 def test_each_has_its_own_step(spark: SparkSession) -> None:
     """Whatever Spark notes of one thread: the step, and the settings that its tasks get."""
-    both = Barrier(2, timeout=60)
+    both = Barrier(2, timeout=DEADLINE)
 
     def work(step: str) -> str | None:
         both.wait()

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
+from tests.lab.waiting import DEADLINE
 from tests.simulation.clocks import simulate_clocks
 
 ROOT: Final = Path(__file__).parents[2]
-ENDED: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Forks:
     def _end(self) -> None:
         assert self._process.stdin and self._process.stdout
         self._process.kill()
-        self._process.wait(ENDED)
+        self._process.wait(DEADLINE)
         self._process.stdin.close()
         self._process.stdout.close()
 

@@ -112,7 +112,7 @@ def test_the_same_seed_is_the_same_run(forks: Forks) -> None:
     assert together.digests == {seed: digest for found in apart for seed, digest in found.digests.items()}
     options = ["--first", str(asked.first), "--seeds", str(DIGESTS), "--slots", str(FEW_LEASES), "--digests"]
     command = [sys.executable, "-m", "tests.simulation", *options]
-    begun = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    begun = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
     assert begun.stdout.splitlines()[1:] == [f"{seed} {digest}" for seed, digest in together.digests.items()]
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.waiting import DEADLINE
+
 ROOT = Path(__file__).parents[3]
 HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|node|rabbitmq|prom")
 
@@ -24,7 +26,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 from agent.amqp.connect import Connection, connect
 from agent.core.addresses.uri import parse
+from tests.lab.waiting import DEADLINE
 
 
 class Connecting(Protocol):
@@ -19,7 +20,7 @@ async def connecting() -> AsyncIterator[Connecting]:
     opened: list[Connection] = []
 
     async def open_one(uri: str, *, name: str = "test") -> Connection:
-        opened.append(await connect(parse(uri), where="upstream origin", name=name, within=10))
+        opened.append(await connect(parse(uri), where="upstream origin", name=name, within=DEADLINE))
         return opened[-1]
 
     yield open_one

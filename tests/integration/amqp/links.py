@@ -26,7 +26,7 @@ from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry, with_entr
 from agent.links.exchange.received_from import ReceivedFromHeader
 from tests.lab.node import Node
 from tests.lab.user_program import depth_async
-from tests.lab.waiting import NeverHappenedError, eventually_async
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually_async
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 URI = "amqp://there:5672"
@@ -82,11 +82,11 @@ class Link:
         for channel in (self.into, self.out):
             await channel.close()
 
-    async def forwarded(self, count: int, within: float = 60) -> None:
+    async def forwarded(self, count: int, within: float = DEADLINE) -> None:
         await until(lambda: self.counts.forwarded >= count, within, what=f"{count} are forwarded, {self.counts}")
 
 
-async def until(condition: Callable[[], object], within: float = 30, *, what: str) -> None:
+async def until(condition: Callable[[], object], within: float = DEADLINE, *, what: str) -> None:
     """Waits for what happens in this process."""
 
     async def asked() -> object:
@@ -151,7 +151,7 @@ class ExactPublisher:
         return after
 
 
-async def take_exactly(channel: Channel, queue: str, count: int, within: float = 30) -> list[Message]:
+async def take_exactly(channel: Channel, queue: str, count: int, within: float = DEADLINE) -> list[Message]:
     """So many messages out of a queue, with properties to the byte."""
     found: list[Message] = []
     channel.on_message = found.append

@@ -12,6 +12,7 @@ from agent.errors import TransientError
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import DEADLINE
 
 Naming = Callable[[str], str]
 Proxies = Callable[[Node | int], Proxy]
@@ -26,7 +27,7 @@ async def listen(connection: Connection, *keys: str) -> EventReader:
 
 async def until(events: EventReader, done: Callable[[BrokerEvent], bool]) -> list[BrokerEvent]:
     heard: list[BrokerEvent] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         async for event in events:
             heard.append(event)
             if done(event):

@@ -21,7 +21,7 @@ from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.stranger import hang_up, served, stranger
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SENTINEL = "S3NTINEL"
 Naming = Callable[[str], str]
@@ -239,7 +239,7 @@ async def test_tells_that_heartbeats_are_missed(broker: Node, connecting: Connec
     channel = await connection.channel()
     proxy.blackhole()
     with pytest.raises(TransientError, match="heartbeats missed"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="never", passive=True)
 
 
@@ -268,7 +268,7 @@ async def test_being_cancelled_leaves_no_connection(broker: Node, proxy_to: Prox
 async def test_tls_verifies_the_broker(tls_broker: TlsBroker) -> None:
     for query in (tls_broker.trust, "verify=verify_none", f"{tls_broker.trust}&server_name_indication=disable"):
         uri = parse(tls_broker.amqps(query))
-        async with await connect(uri, where="upstream origin", name="test", within=10) as connection:
+        async with await connect(uri, where="upstream origin", name="test", within=DEADLINE) as connection:
             await connection.channel()
 
 
@@ -306,7 +306,7 @@ async def test_logs_in_by_certificate(strict_tls_broker: TlsBroker, name: Naming
     strict_tls_broker.node.admin.permissions("/", user)
     query = f"{strict_tls_broker.trust}&{strict_tls_broker.show(user)}&auth_mechanism=external"
     uri = parse(strict_tls_broker.amqps(query, login=""))
-    async with await connect(uri, where="upstream origin", name="test", within=10) as connection:
+    async with await connect(uri, where="upstream origin", name="test", within=DEADLINE) as connection:
         assert connection.wire.mechanism is Mechanism.EXTERNAL
 
 
@@ -329,7 +329,7 @@ async def test_an_empty_server_name_does_not_switch_the_check_off(tmp_path: Path
         for name in ("", None):
             unnamed = replace(uri, tls=replace(uri.tls, server_name_indication=name))
             with pytest.raises(PermanentError, match="its certificate is not trusted: IP address mismatch"):
-                await connect(unnamed, where="upstream origin", name="test", within=10)
+                await connect(unnamed, where="upstream origin", name="test", within=DEADLINE)
 
 
 async def test_a_disabled_server_name_still_wants_a_trusted_authority(tls_broker: TlsBroker) -> None:

@@ -14,6 +14,7 @@ from agent.core.addresses.uri import parse
 from agent.errors import BrokerError, TransientError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.waiting import DEADLINE
 
 
 class Key:
@@ -29,7 +30,7 @@ class Door:
 
     async def __call__(self) -> Connection:
         self.knocks += 1
-        return await connect(self._uri, where="upstream origin", name="pool", within=5)
+        return await connect(self._uri, where="upstream origin", name="pool", within=DEADLINE)
 
 
 async def test_many_share_few_and_the_last_one_closes_the_door(broker: Node) -> None:

@@ -18,6 +18,7 @@ from tests.integration.conftest import TlsBroker
 from tests.lab.certificates import Authority
 from tests.lab.node import Node
 from tests.lab.stranger import hang_up, served
+from tests.lab.waiting import DEADLINE
 
 PAGE: Final = Path(__file__).parents[3] / "docs/tls.md"
 NOT_TRUSTED: Final = "its certificate is not trusted: "
@@ -81,7 +82,7 @@ CASES: Final[tuple[Case, ...]] = (
 @pytest.mark.parametrize(("texts", "uri"), CASES, ids=[case[0][0] for case in CASES])
 async def test_it_is_said_as_the_page_says(sides: Sides, texts: tuple[str, ...], uri: Callable[[Sides], str]) -> None:
     with pytest.raises(BrokerError) as caught:
-        await connect_any([parse(uri(sides))], where="upstream origin", name="test", within=10)
+        await connect_any([parse(uri(sides))], where="upstream origin", name="test", within=DEADLINE)
     assert any(text in str(caught.value) for text in texts)
 
 

@@ -15,7 +15,7 @@ from tests.lab.waiting import eventually
 def arranged(directory: Path, here: Node, there: Node, vhost: str) -> Pair:
     for node in (here, there):
         node.admin.exchange(vhost, "x")
-        eventually(partial(_has_statistics, node), 20, what="the HTTP API shows alarms")
+        eventually(partial(_has_statistics, node), what="the HTTP API shows alarms")
     here.admin.queue(vhost, "q")
     here.admin.bind(vhost, "x", "q", "key")
     return Pair(directory, here, there, vhost)

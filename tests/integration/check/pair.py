@@ -69,11 +69,11 @@ def memory_alarm(node: Node) -> Iterator[None]:
 
     node.limit_memory("1")
     try:
-        eventually(lambda: shows_it(expected=True), 20, what="the HTTP API shows the alarm")
+        eventually(lambda: shows_it(expected=True), what="the HTTP API shows the alarm")
         yield
     finally:
         node.limit_memory("2GB")
-        eventually(lambda: shows_it(expected=False), 20, what="the HTTP API shows that the alarm is over")
+        eventually(lambda: shows_it(expected=False), what="the HTTP API shows that the alarm is over")
 
 
 def problems(findings: list[Finding]) -> list[Finding]:

@@ -316,7 +316,7 @@ async def test_the_native_plugin_runs_the_same_link(
         admin = native_broker.admin
         admin.parameter("federation-upstream", vhost, "origin", {"uri": second_broker.uri(vhost)})
         admin.policy(vhost, "federate", "^x", definition={"federation-upstream-set": "all"}, apply_to="exchanges")
-        eventually(lambda: admin.get("federation-links", vhost), 20, what="the plugin runs the link")
+        eventually(lambda: admin.get("federation-links", vhost), what="the plugin runs the link")
         found = only(await pair.check({}, definitions={"management": True}), Topic.PLUGIN)
     assert "the federation plugin of the downstream runs this link" in found.message
     assert found.links == (f"{vhost}/x",)

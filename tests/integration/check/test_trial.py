@@ -30,7 +30,7 @@ def running(lab: Lab) -> Iterator[Running]:
         path = pair.write(pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}})
         log = pair.directory / "agent.log"
         started.append(lab.agents.start(["run", "-c", path], output=log))
-        eventually(lambda: '"status": "running"' in log.read_text(), 20, what="the link runs")
+        eventually(lambda: '"status": "running"' in log.read_text(), what="the link runs")
 
     yield start
     for each in started:
@@ -55,7 +55,7 @@ def objects(pair: Pair) -> list[object]:
 
 async def test_a_message_is_published_received_and_nothing_left(pair: Pair, running: Running) -> None:
     running(pair)
-    eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), 20, what="the binding is upstream")
+    eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), what="the binding is upstream")
     # The exchange that notices deletions comes some seconds later, which may be in the midst of the trial.
     ours = "federation-agent: "
     eventually(lambda: ours in str(pair.there.admin.get("bindings", pair.vhost)), what="all is there")
@@ -125,7 +125,7 @@ def test_a_paused_link_is_not_tried(pair: Pair, running: Running) -> None:
     paused = federation_agent("pause", "--all", "--url", f"http://{url}")
     assert paused.status == 0, paused
     link = paused.out.split()[0]
-    eventually(lambda: "paused" in federation_agent("links", "--url", f"http://{url}").out, 20, what="it is paused")
+    eventually(lambda: "paused" in federation_agent("links", "--url", f"http://{url}").out, what="it is paused")
     api = f"origin={pair.there.management_uri()}"
     done = federation_agent("check", "-c", pair.directory / "agent.yaml", "--api", api, "--deliver")
     assert f"not tried: it is paused: run `federation-agent resume {link}` first" in done.out

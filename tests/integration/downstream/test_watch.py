@@ -16,7 +16,7 @@ from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.releases import PROJECT
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 Proxies = Callable[[Node | int], Proxy]
 
@@ -48,7 +48,7 @@ class Process:
     def since(self, mark: int) -> list[str]:
         return self.lines[mark:]
 
-    def told(self, *words: str, since: int = 0, deadline: float = 60) -> str:
+    def told(self, *words: str, since: int = 0, deadline: float = DEADLINE) -> str:
         """The first line after `since` that has all of the words."""
 
         def found() -> str | None:
@@ -136,4 +136,4 @@ def test_polls_while_the_broker_is_away_and_listens_when_it_is_back(process: Pro
     process.told("error TransientError", since=mark)
     process.told("reload", "poll", since=mark)
     proxy.accept()
-    process.told("hearing", since=mark, deadline=60)
+    process.told("hearing", since=mark)

@@ -14,11 +14,10 @@ import yaml
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.preloaded import COMMAND, Started
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 HURRIED: Final = "tests.integration.federation.hurried"
-DEADLINE: Final = 60.0
-EXIT_DEADLINE: Final = 20.0
+BY_EVENTS: Final = "tests.integration.federation.by_events"
 CHANGED: Final = "link changed"
 
 Sections = Mapping[str, Any]
@@ -106,7 +105,7 @@ class Agent:
 
     def wait(self) -> int:
         assert self._process
-        return self._process.wait(EXIT_DEADLINE)
+        return self._process.wait(DEADLINE)
 
     def lines(self) -> list[dict[str, Any]]:
         """Everything that was logged, over all processes."""

@@ -11,10 +11,8 @@ from aio_pika.abc import HeadersType
 from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
-SYNC_DEADLINE: Final = 60.0
-CANARY_DEADLINE: Final = 60.0
 X: Final = "fed.x"
 Q: Final = "q"
 
@@ -62,7 +60,7 @@ class Site:
         """Publishes as users' programs do; how many were routed to a queue."""
         return user_program.publish(self.uri, exchange, key, bodies, headers)
 
-    def take(self, count: int, *, queue: str = Q, deadline: float = user_program.DEADLINE) -> list[str]:
+    def take(self, count: int, *, queue: str = Q, deadline: float = DEADLINE) -> list[str]:
         return user_program.take(self.uri, queue, count, deadline)
 
     def federated_bindings(self, exchange: str = X) -> list[dict[str, Any]]:
@@ -73,7 +71,7 @@ class Site:
             return []
         return [each for each in found if each["destination"].startswith("federation: ")]
 
-    def wait_bound(self, *keys: str, exchange: str = X, deadline: float = SYNC_DEADLINE) -> None:
+    def wait_bound(self, *keys: str, exchange: str = X, deadline: float = DEADLINE) -> None:
         """Until exactly these keys are bound for links."""
 
         def bound() -> list[str]:
@@ -93,10 +91,10 @@ class Site:
 
     def wait_canary(self) -> str:
         """The name of the one canary, once it is there: links place theirs while they run."""
-        [found] = eventually(self.canaries, CANARY_DEADLINE, what="there is a canary")
+        [found] = eventually(self.canaries, what="there is a canary")
         return str(found["name"])
 
-    def wait_clean(self, deadline: float = SYNC_DEADLINE) -> None:
+    def wait_clean(self, deadline: float = DEADLINE) -> None:
         what = f"nothing of links is left in {self.vhost}"
         eventually(lambda: not self.links_objects() and not self.canaries(), deadline, what=what, ignoring=AdminError)
 
@@ -109,9 +107,9 @@ class Site:
         )
         code = f'not lists:member(<<"{queue}">>, {consumed}).' if queue else f"{consumed} == []."
         what = f"nobody consumes from {queue or 'any queue'} in {self.vhost}"
-        eventually(lambda: self.node.eval(code) == "true", SYNC_DEADLINE, what=what)
+        eventually(lambda: self.node.eval(code) == "true", DEADLINE, what=what)
 
-    def wait_depth(self, count: int, queue: str, deadline: float = SYNC_DEADLINE) -> None:
+    def wait_depth(self, count: int, queue: str, deadline: float = DEADLINE) -> None:
         """Until so many messages are in the queue, as statistics tell it."""
 
         def depth() -> bool:

@@ -46,7 +46,7 @@ def wait_noticing(agent: Agent) -> None:
         known = ask(agent, f"/api/links/{shown['id']}/bindings")["known"]
         return bool(known and known["notices_deletions"])
 
-    eventually(notices, 40, what="deletions are noticed")
+    eventually(notices, what="deletions are noticed")
 
 
 def link(agent: Agent, status: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def link(agent: Agent, status: str) -> dict[str, Any]:
         links = ask(agent, "/api/links")
         return next((each for each in links if each["status"] == status), None)
 
-    answer = eventually(found, 20, what=f"a link is {status}", ignoring=OSError)
+    answer = eventually(found, what=f"a link is {status}", ignoring=OSError)
     assert answer
     return answer
 
@@ -100,7 +100,6 @@ def test_what_is_wanted_and_cannot_be_is_shown(
     impossible.start()
     eventually(
         lambda: [each["status"] for each in ask(impossible, "/api/links")] == ["invalid"] * 2,
-        20,
         what="both are invalid",
         ignoring=OSError,
     )
@@ -117,7 +116,7 @@ def test_http_is_up_while_the_downstream_is_away(agent_of: AgentOf, broker: Node
     waiting = agent_of(broker, uri=f"amqp://127.0.0.1:{nowhere}", management_uri=f"http://127.0.0.1:{nowhere}")
     http = {"listen": f"127.0.0.1:{waiting.port}", "public-url": "https://ops.example/fed"}
     waiting.write(agent=waiting.settings(http=http)).start()
-    eventually(lambda: ask(waiting, "/livez"), 20, what="the agent answers", ignoring=OSError)
+    eventually(lambda: ask(waiting, "/livez"), what="the agent answers", ignoring=OSError)
     with pytest.raises(urllib.error.HTTPError, match="503"):
         ask(waiting, "/readyz")
     assert 'federation_agent_public_url_info{url="https://ops.example/fed"} 1' in ask(waiting, "/metrics")

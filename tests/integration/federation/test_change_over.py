@@ -20,7 +20,6 @@ from tests.tiers import thorough
 
 PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 EXCHANGE, QUEUE, SHOVEL = "fed.x", "work", "drain"
-SOON = 15.0  # after the plugins have ended; what is left of them upstream is looked at every 5 s
 
 
 def define(here: Site, there: Site) -> None:
@@ -48,12 +47,12 @@ def wait_native(here: Site) -> None:
         states = [each["state"] for each in admin.get("shovels", here.vhost)]
         return [each["status"] for each in found] == ["running"] * 2 and states == ["running"]
 
-    eventually(run, 40, what="the plugins run all three", ignoring=Exception)
+    eventually(run, what="the plugins run all three", ignoring=Exception)
 
 
 def check_all_flow(here: Site, there: Site, user: User, start: int) -> None:
     bodies = numbered(100, start=start)
-    there.wait_bound("k", deadline=30)
+    there.wait_bound("k")
     there.publish(bodies)
     there.publish(bodies, QUEUE, exchange="")
     there.publish(bodies, "src", exchange="")
@@ -80,12 +79,12 @@ def test_links_of_all_kinds_change_over_and_back(
     with User(here, QUEUE) as user:
         check_all_flow(here, there, user, 0)
         node.run("rabbitmq-plugins", "disable", *PLUGINS)
-        agent.wait_for("running", *links(here), deadline=SOON)
+        agent.wait_for("running", *links(here))
         check_all_flow(here, there, user, 100)
         node.run("rabbitmq-plugins", "enable", *PLUGINS)
         eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
         agent.signal(signal.SIGHUP)  # without it the agent looks within half a minute
-        agent.wait_for("standby", *links(here), deadline=45)
+        agent.wait_for("standby", *links(here))
         assert user.taken == numbered(200)
     wait_native(here)
     with User(here, QUEUE) as user:  # the plugin sees no consumer that was there before it

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.running import Agent, Named
+from tests.integration.federation.running import BY_EVENTS, Agent, Named
 from tests.integration.federation.sites import Site, X, policies
 from tests.lab.admin import Admin, AdminError
 from tests.lab.tokens import TokenBroker
@@ -78,12 +78,12 @@ def test_a_token_of_the_downstream_is_renewed(
     ends = time.monotonic() + LIFE
     replace(token, token_broker.token(LIFE))
     agent = agent_of(here.node, uri=token_broker.uri(f"${{file:{token}}}")).write({here.vhost: origin(there.uri)})
-    agent.start().wait_for("running", link(here))
+    agent.start(BY_EVENTS).wait_for("running", link(here))
     replace(token, token_broker.token(300))
     agent.wait_told("token renewed", 2)  # messages go by one connection, events come by another
     time.sleep(max(0.0, ends + 1 - time.monotonic()))
     here.bind("another")
-    there.wait_bound("another", "k", deadline=12)  # an event reports it
+    there.wait_bound("another", "k")  # an event reports it
     there.publish(["m"])
     assert here.take(1) == ["m"]
     assert agent.history(*link(here)) == ["running"]

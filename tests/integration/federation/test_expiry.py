@@ -35,7 +35,7 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
 
     upstream = "upstream", here.vhost, "origin"
     wanted = {(*upstream, "client"), (*upstream, "server"), ("downstream", "", "", "server")}
-    ends = eventually(lambda: found if (found := told()).keys() >= wanted else None, 30, what="all are told")
+    ends = eventually(lambda: found if (found := told()).keys() >= wanted else None, what="all are told")
     assert ends
     shown = ssl.PEM_cert_to_DER_cert(tls_broker.authority.client("agent").certfile.read_text())
     assert abs(ends[*upstream, "client"] - certificate_expiry(shown)) < DAY / 24

@@ -144,10 +144,10 @@ def test_the_upstream_exchange_is_deleted_and_made_anew(agent_of: AgentOf, here:
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     there.delete_exchange()
-    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=30)
+    there.wait_bound(*(f"k{number}" for number in range(30)))
     there.delete_exchange()
     there.exchange()
-    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=60)
+    there.wait_bound(*(f"k{number}" for number in range(30)))
     there.publish(["m"], "k7")
     assert here.take(1) == ["m"]
 
@@ -248,6 +248,6 @@ def test_a_vhost_out_of_sight_loses_its_links_but_no_queue(agent_of: AgentOf, he
     agent.write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     admin.delete("permissions", here.vhost, user)
-    eventually(lambda: agent.history(*link(here))[-1] == "stopping", 45, what="the link stops")  # at the next poll
+    eventually(lambda: agent.history(*link(here))[-1] == "stopping", what="the link stops")  # at the next poll
     assert agent.terminate() == 0
     assert there.links_objects()

@@ -10,10 +10,10 @@ import pytest
 
 from tests.hostile.api import HostileApi, Misbehaviour, hostile_api
 from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import BY_EVENTS
 from tests.integration.federation.sites import Q, Site, federated
 
 NEW = "fed.new"
-SOON = 12.0  # polling alone takes up to 30 s where events are heard
 EVENT_ARRIVES = 0.5
 
 
@@ -25,13 +25,13 @@ def test_a_binding_that_is_made_between_the_answer_and_the_link(
     with hostile_api(here.node.management_url) as api:
         agent = agent_of(here.node, management_uri=api.uri).write({here.vhost: federated(there)})
         here.exchange().queue("k")
-        agent.start().wait_for("running", (here.vhost, "fed.x", "origin"))
+        agent.start(BY_EVENTS).wait_for("running", (here.vhost, "fed.x", "origin"))
         there.wait_bound("k")
         api.vhost = here.vhost
         api.misbehaviour = _answers_before_it_is_bound(api, here, arguments)
         here.exchange(NEW)
         agent.wait_for("running", (here.vhost, NEW, "origin"))
-        there.wait_bound("late", exchange=NEW, deadline=SOON)
+        there.wait_bound("late", exchange=NEW)
 
 
 def _answers_before_it_is_bound(api: HostileApi, site: Site, arguments: dict[str, Any]) -> Misbehaviour:

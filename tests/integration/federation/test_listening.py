@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import BY_EVENTS
 from tests.integration.federation.sites import Site, X, federated
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -27,7 +28,7 @@ def test_one_connection_hears_definitions_and_bindings(
     here.exchange().queue("k")
     proxy = proxy_to(here.node)
     agent = agent_of(here.node, uri=here.node.uri(here.vhost, port=proxy.port)).write({here.vhost: federated(there)})
-    agent.start().wait_for("running", (here.vhost, X, "origin"))
+    agent.start(BY_EVENTS).wait_for("running", (here.vhost, X, "origin"))
     eventually(lambda: len(listeners(here)) == 1, what="one connection listens")
     by_queue: dict[str, set[str]] = {}
     for each in here.node.admin.get(*EVENTS):
@@ -42,4 +43,4 @@ def test_one_connection_hears_definitions_and_bindings(
     assert agent.told("definitions not read") == []
     agent.wait_for("running", (here.vhost, X, "origin"))  # the connection of the link was cut as well
     here.bind("l")
-    there.wait_bound("k", "l", deadline=12)
+    there.wait_bound("k", "l")

@@ -50,7 +50,7 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
     }
     definition["policies"]["federate"]["definition"] = {"federation-upstream": "origin"}
     agent.write({here.vhost: definition})
-    agent.wait_for("running", (here.vhost, X, "long"), deadline=30)
+    agent.wait_for("running", (here.vhost, X, "long"))
     [told] = [link for link in plan(agent, agent.path)["links"] if link["upstream"] == "long"]
     assert told["outlook"] == "run", told["reason"]
     assert {action["verb"] for action in told["actions"] if action["kind"] in {"queue", "binding"}} == {"keep"}
@@ -61,4 +61,4 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
     there.wait_bound("k", "l", exchange=name)
     assert agent.history(here.vhost, BESIDE, "origin") == ["running"]
     agent.write({})
-    eventually(lambda: not there.links_objects(), 30, what="nothing of links is left")
+    eventually(lambda: not there.links_objects(), what="nothing of links is left")

@@ -30,7 +30,7 @@ def wait_native(site: Site, status: str = "running") -> None:
     def statuses() -> list[str]:
         return [each["status"] for each in site.node.admin.get("federation-links", site.vhost)]
 
-    eventually(lambda: statuses() == [status], 30, what=f"the native link is {status}", ignoring=Exception)
+    eventually(lambda: statuses() == [status], what=f"the native link is {status}", ignoring=Exception)
 
 
 def bound_count(site: Site) -> int:
@@ -47,7 +47,7 @@ def test_a_ring_of_native_and_agent_links(agent_of: AgentOf, site_on: SiteOn, na
     agent = agent_of(here.node).write({here.vhost: federated(second, **{"max-hops": 2})}).start()
     agent.wait_for("running", link(here))
     for site in (here, first, second):
-        eventually(lambda site=site: bound_count(site) == 2, 30, what="bindings have travelled")  # type: ignore[misc]
+        eventually(lambda site=site: bound_count(site) == 2, what="bindings have travelled")  # type: ignore[misc]
     internal = [
         each for each in second.node.admin.get("exchanges", second.vhost) if each["name"].endswith((" A", " B"))
     ]
@@ -100,7 +100,7 @@ def test_the_plugin_lets_go_and_comes_back(
     # The listener of the HTTP API goes for a moment with the extension that comes to it.
     eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
     agent.signal(signal.SIGHUP)  # without it the agent looks within half a minute, and again where nothing answers
-    agent.wait_for("running", link(here), deadline=45)
+    agent.wait_for("running", link(here))
     assert there.links_objects()[0] == queue
     assert here.take(len(bodies)) == bodies
 
@@ -108,7 +108,7 @@ def test_the_plugin_lets_go_and_comes_back(
     there.publish(bodies := numbered(1_000))
     eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
     agent.signal(signal.SIGHUP)
-    agent.wait_for("standby", link(here), deadline=45)  # without the signal it looks within half a minute
+    agent.wait_for("standby", link(here))  # without the signal it looks within half a minute
     there.publish(more := numbered(1_000, start=1_000))
     wait_native(here)
     assert here.take(2_000) == bodies + more
@@ -126,7 +126,7 @@ def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(
     here = Site(node, "/")
     here.exchange().queue("k")
     federate_natively(here, there)
-    there.wait_bound("k", deadline=30)
+    there.wait_bound("k")
     agent = agent_of(node).write({"/": federated(there)}).start()
     agent.wait_for("standby", link(here))
     assert "consumer" in agent.links()[link(here)]["error"]
@@ -145,11 +145,11 @@ def test_a_link_that_stood_aside_takes_nothing_along(
     here = site_on(native_broker)
     here.exchange().queue("k")
     federate_natively(here, there)
-    there.wait_bound("k", deadline=30)
+    there.wait_bound("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("standby", link(here))
     agent.write({})
-    eventually(lambda: agent.history(*link(here))[-1] == "stopping", 20, what="the link is gone")
+    eventually(lambda: agent.history(*link(here))[-1] == "stopping", what="the link is gone")
     assert agent.terminate() == 0
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)

@@ -14,12 +14,12 @@ from aio_pika.abc import HeadersType
 
 from agent.runtime.replicas.replica import NO_ACCESS_FOR
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.running import DEADLINE, Agent
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies
 from tests.integration.federation.test_api import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs/permissions.md"
 ROW: Final = re.compile(r"^\| (\w+) \| (configure|write|read) \| `([^`]+)` \|", re.MULTILINE)

@@ -27,7 +27,6 @@ from tests.tiers import thorough
 
 Happened = Counter[tuple[str, str]]
 """Kinds of events, and the names of exchanges and queues or the keys of bindings."""
-DEADLINE = 30.0
 EVENTS = {"create": "created", "delete": "deleted", "bind": "created", "unbind": "deleted"}
 
 
@@ -98,7 +97,7 @@ def planned(agent: Agent, path: Path) -> Happened:
 
 
 def wait_for(listener: Listener, expected: Happened) -> None:
-    eventually(lambda: listener.happened() == expected, DEADLINE, what=f"{expected}")
+    eventually(lambda: listener.happened() == expected, what=f"{expected}")
     listener.forget()
 
 
@@ -127,7 +126,7 @@ def test_of_a_link_from_its_beginning_to_its_end(
     assert text.endswith("; no changes\n")
     eventually(lambda: _loses_connection(agent, here, there), what="its connections are listed, some seconds late")
     # Where they go one after another, it runs again more than once.
-    eventually(lambda: agent.history(*link(here)).count("running") > 1, 30, what="the link runs again")
+    eventually(lambda: agent.history(*link(here)).count("running") > 1, what="the link runs again")
     assert listener.happened() == Counter()
 
     path = agent.directory / "changed.yaml"

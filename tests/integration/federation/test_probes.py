@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import ProxyTo, link
 from tests.lab.admin import AdminError
 from tests.lab.user_program import depth, numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 PROBE = "1s"
 
@@ -60,7 +59,7 @@ def test_they_come_through_and_reach_nobody(agent_of: AgentOf, here: Site, there
 
 
 def ask_text(agent: Agent) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=DEADLINE) as answer:
         return str(answer.read().decode())
 
 
@@ -77,7 +76,7 @@ def test_the_lag_is_that_of_the_path(agent_of: AgentOf, here: Site, there: Site,
     proxy.delay(0.2)
     wait_probes(agent, 3)  # those that were on their way
     far = min(wait_probes(agent, 5))
-    assert 0.35 <= far - near < 0.6
+    assert near < 0.4 <= far < near + 0.75
 
 
 def test_a_silent_link_that_delivers_nothing_is_stalled_after_three_intervals(
@@ -91,9 +90,7 @@ def test_a_silent_link_that_delivers_nothing_is_stalled_after_three_intervals(
     wait_probes(agent)
     limit = {"max-length": 0, "overflow": "reject-publish"}
     there.node.admin.policy(there.vhost, "closed", "^federation: ", definition=limit, apply_to="queues")
-    began = time.monotonic()
     agent.wait_for("stalled", link(here))
-    assert time.monotonic() - began < 2.8 + 6
     assert "no probe has come through for 2.8 s" in only(agent)["error"]
     there.node.admin.delete("policies", there.vhost, "closed")
     agent.wait_for("running", link(here))
@@ -113,7 +110,7 @@ def test_a_link_is_seen_to_be_further_behind_than_a_probe_lives(
     wait_probes(agent, 1)
     proxy.throttle(150 * 1024)
     there.publish("x" * 20_480 for _ in range(600))  # 80 s
-    eventually(lambda: only(agent)["critical_since"], 30, what="the backlog counts")
+    eventually(lambda: only(agent)["critical_since"], what="the backlog counts")
     assert only(agent)["behind_seconds"] >= 20
 
 
@@ -153,7 +150,7 @@ def test_none_is_dead_lettered_however_far_behind_the_link_is(
     there.publish(f"{body:<20480}" for body in numbered(240))  # 32 s
     lived = 3 * 4  # seconds; a TTL of three intervals would have been over after three
     eventually(
-        lambda: depth(there.uri, "dead") or only(agent)["lag_seconds"] > lived, 45, what="a probe has waited for long"
+        lambda: depth(there.uri, "dead") or only(agent)["lag_seconds"] > lived, what="a probe has waited for long"
     )
     assert depth(there.uri, "dead") == 0
     agent.kill()
@@ -187,7 +184,7 @@ def test_one_that_was_purged_is_followed_by_another(
     there.wait_bound("#")
     wait_probes(agent, 1)
     proxy.throttle(150 * 1024)
-    there.publish(f"{body:<20480}" for body in numbered(100))  # 13 s
+    there.publish(f"{body:<20480}" for body in numbered(300))  # 40 s
     eventually(lambda: only(agent)["lag_seconds"] > 2, what="a probe waits")
     there.node.admin.delete("queues", there.vhost, link_queue(there), "contents")
     proxy.throttle(None)

@@ -14,10 +14,9 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
-from tests.lab import user_program
 from tests.lab.lab import Lab
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
 BATCH = 200
@@ -41,7 +40,7 @@ def stream(site: Site) -> Iterator[list[str]]:
         yield published
     finally:
         is_over.set()
-        publishing.join(user_program.DEADLINE)
+        publishing.join(DEADLINE)
 
 
 def queue_of(site: Site) -> str:
@@ -97,7 +96,7 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
             wait_for_runs(agent, here, ran + 1)
         check_all_came(here, published)
         assert len(there.links_objects()) == 2
-        there.wait_bound("k", deadline=1)
+        there.wait_bound("k")
 
 
 @pytest.mark.parametrize("user", ["guest", "other"])
@@ -113,7 +112,7 @@ def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there
     renamed["upstreams"] = {"renamed": {"uri": there.node.uri(there.vhost, user, "guest")}}
     with stream(there) as published:
         agent.write({here.vhost: renamed})
-        agent.wait_for("running", link(here, "renamed"), deadline=30)
+        agent.wait_for("running", link(here, "renamed"))
     came = here.take(len(published))
     assert sorted(set(came)) == published
 
@@ -146,7 +145,7 @@ def test_another_broker_of_the_list_has_bindings_of_its_own(
     here.unbind("k")
     elsewhere.wait_bound("l")
     lead_to(there)
-    there.wait_bound("l", deadline=25)
+    there.wait_bound("l")
     assert agent.terminate() == 0
     other.delete_vhost(there.vhost)
 

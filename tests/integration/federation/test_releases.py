@@ -31,7 +31,7 @@ def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     """Flow, followed bindings, a changed definition, a stop and a start, and the end."""
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here), deadline=30)
+    agent.wait_for("running", link(here))
     assert internal_types(there) == [kind]
     there.publish(numbered(500))
     assert here.take(500) == numbered(500)
@@ -99,7 +99,7 @@ def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here:
     node.stop()
     node.run("rabbitmq-plugins", "disable", "--offline", "rabbitmq_federation", "rabbitmq_federation_management")
     node.start()
-    agent.wait_for("running", link(here), deadline=30)
+    agent.wait_for("running", link(here))
     assert internal_types(there) == ["fanout"]
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
@@ -114,7 +114,7 @@ def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here:
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     node.run("rabbitmq-plugins", "disable", "rabbitmq_federation", "rabbitmq_federation_management")
-    eventually(lambda: internal_types(there) == ["fanout"], 30, what="the internal exchange is of another type")
+    eventually(lambda: internal_types(there) == ["fanout"], what="the internal exchange is of another type")
     agent.wait_for("running", link(here))
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)

@@ -5,7 +5,7 @@ import urllib.request
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.running import Agent
+from tests.integration.federation.running import BY_EVENTS, Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
 from tests.lab.user_program import numbered
@@ -66,7 +66,7 @@ def test_an_agent_that_goes_to_another_cluster_leaves_the_queues_of_the_first(
     agent_of: AgentOf, here: Site, there: Site
 ) -> None:
     here.exchange().queue("k")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start(BY_EVENTS)
     agent.wait_for("running", link(here))
     with there.node.admin.temporary_vhost(here.vhost):
         second = Site(there.node, here.vhost).exchange().queue("k")
@@ -76,7 +76,7 @@ def test_an_agent_that_goes_to_another_cluster_leaves_the_queues_of_the_first(
         eventually(lambda: set(queues) <= set(there.links_objects()), what="the queue of the second stands too")
         agent.wait_for("running", link(here))
         second.bind("l")
-        there.wait_bound("k", "k", "l", deadline=10)  # it would be polled for each half minute only
+        there.wait_bound("k", "k", "l")  # by events of the second
         there.publish(["m"])
         assert second.take(1) == ["m"]
         there.wait_depth(1, queues[0])

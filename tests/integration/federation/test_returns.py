@@ -119,5 +119,5 @@ def test_the_head_of_a_backlog_outlives_a_link_that_breaks_over_and_over(
         assert size(agent) >= read_limits.START_PREFETCH, only(agent)  # more while it keeps places for what was refused
         return True
 
-    eventually(trusts, 30, ignoring=AssertionError)
+    eventually(trusts, ignoring=AssertionError)
     assert agent.terminate() == 0

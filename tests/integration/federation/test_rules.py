@@ -60,25 +60,25 @@ def test_a_limit_is_shown_and_a_change_restarts_nothing(agent_of: AgentOf, here:
     agent = agent_of(here.node).write(section({"messages": RATE})).start()
     there.wait_bound("k")
     eventually(lambda: shown(agent)["backlog"] == 0, what="it runs")
-    there.publish(numbered(10 * RATE))
+    begun = time.monotonic()
+    there.publish(numbered(40 * RATE))
     eventually(lambda: shown(agent)["critical_since"], what="it is behind")
     link = shown(agent)
     assert (link["status"], link["limited"], link["rate_limit"]) == ("running", True, {"messages": RATE, "bytes": None})
     assert f"held to its rate-limit of {RATE} messages/s" in link["error"]
     [cause] = get(agent, "/api/causes")["causes"]
     assert (cause["trouble"], cause["advice"][:18]) == ("further behind than lag-critical", "Raise `rate-limit`")
-    begun = time.monotonic()
     first = here.take(5 * RATE)
+    assert time.monotonic() - begun > 3
     assert (metric(agent, "federation_agent_link_limited_seconds_total") or 0) > 1
     agent.write(section({"messages": 50 * RATE})).signal(signal.SIGHUP)
     eventually(lambda: shown(agent)["rate_limit"] == {"messages": 50 * RATE, "bytes": None}, what="another limit")
-    rest = here.take(10 * RATE - len(first))
+    rest = here.take(40 * RATE - len(first))
     agent.write(section("off")).signal(signal.SIGHUP)
     eventually(lambda: shown(agent)["rate_limit"] is None, what="the limit is gone")
-    there.publish(later := numbered(5 * RATE, start=10 * RATE))
-    assert first + rest + here.take(5 * RATE) == numbered(10 * RATE) + later
+    there.publish(later := numbered(5 * RATE, start=40 * RATE))
+    assert first + rest + here.take(5 * RATE) == numbered(40 * RATE) + later
     eventually(lambda: not shown(agent)["limited"], what="it isn't shown as limited any more")
-    assert time.monotonic() - begun > 2
     assert agent.history(here.vhost, X).count("running") == 1
     assert shown(agent)["reconnects"] == 0
     assert agent.terminate() == 0
@@ -87,7 +87,7 @@ def test_a_limit_is_shown_and_a_change_restarts_nothing(agent_of: AgentOf, here:
 def test_a_link_that_pays_for_a_large_message_holds_up_no_other_and_is_not_stalled(
     agent_of: AgentOf, here: Site, there: Site
 ) -> None:
-    """For 60 s nothing is read for it. A link that ends is not kept by that."""
+    """For two minutes nothing is read for it. A link that ends is not kept by that."""
     for name in (SLOW, FAST):
         here.exchange(name).queue("k", name=f"q {name}", exchange=name)
         there.exchange(name)
@@ -101,13 +101,13 @@ def test_a_link_that_pays_for_a_large_message_holds_up_no_other_and_is_not_stall
     agent.write({here.vhost: section}, agent=agent.settings(**{"stall-after": 2})).start()
     for name in (SLOW, FAST):
         there.wait_bound("k", exchange=name)
-    there.publish(["x" * 60_000, "waits"], exchange=SLOW)
-    assert here.take(1, queue=f"q {SLOW}") == ["x" * 60_000]
+    there.publish(["x" * 120_000, "waits"], exchange=SLOW)
+    assert here.take(1, queue=f"q {SLOW}") == ["x" * 120_000]
     began = time.monotonic()
     there.publish(numbered(1_000), exchange=FAST)
     assert here.take(1_000, queue=f"q {FAST}") == numbered(1_000)
-    assert time.monotonic() - began < 40
-    eventually(lambda: shown(agent, SLOW)["backlog"] == 1, 20, what="what waits is counted")
+    assert time.monotonic() - began < 90
+    eventually(lambda: shown(agent, SLOW)["backlog"] == 1, what="what waits is counted")
     time.sleep(3)
     link = shown(agent, SLOW)
     assert (link["status"], link["limited"], link["forwarded"]) == ("running", True, 1)

@@ -19,6 +19,6 @@ def test_a_killed_node_is_missed_and_comes_back(cluster: Cluster) -> None:
     victim = cluster.nodes[1]
     victim.kill()
     left = {node.erlang_name for node in cluster.nodes if node is not victim}
-    eventually(lambda: all(seen == left for seen in cluster.running().values()), 30, what="the others miss it")
+    eventually(lambda: all(seen == left for seen in cluster.running().values()), what="the others miss it")
     victim.start()
-    eventually(lambda: all(len(seen) == 2 for seen in cluster.running().values()), 30, what="it is one of them again")
+    eventually(lambda: all(len(seen) == 2 for seen in cluster.running().values()), what="it is one of them again")

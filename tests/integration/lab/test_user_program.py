@@ -19,5 +19,5 @@ def test_nothing_is_lost_of_what_comes_while_a_program_ends(here: Site) -> None:
     while publisher.is_alive():
         came += [each.body.decode() for each in messages(here.uri, Q, len(PUBLISHED), MOMENT)]
     publisher.join()
-    came += here.take(len(PUBLISHED) - len(came), deadline=10)
+    came += here.take(len(PUBLISHED) - len(came))
     assert came == PUBLISHED

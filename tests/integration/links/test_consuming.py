@@ -16,7 +16,7 @@ from tests.integration.amqp.links import until, until_depth
 from tests.integration.links.flows import options, running
 from tests.lab.node import Node
 from tests.lab.user_program import depth_async, messages_async, numbered, publish_async
-from tests.lab.waiting import eventually_async
+from tests.lab.waiting import DEADLINE, eventually_async
 
 Named = Callable[[str], str]
 
@@ -115,7 +115,7 @@ async def test_quorum_queues_lose_nothing_by_pauses_and_limits(broker: Node, sec
             await run.flow.pause_consuming()
             await run.flow.resume_consuming()
         await publishing
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             await run.flow.finished()
         await run.flow.close()
     assert run.counts.forwarded == 400
@@ -144,7 +144,7 @@ async def test_a_paused_flow_can_be_closed_and_left(broker: Node, second_broker:
     queue = made(broker, second_broker, called=name("closed"))
     async with running(broker, second_broker, options(queue)) as run:
         await run.flow.pause_consuming()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             await run.flow.close()
             await run.flow.leave()
         await run.flow.pause_consuming()
@@ -163,7 +163,7 @@ async def test_a_limit_forwards_exactly_as_many_and_leaves_the_rest_in_order(
     bodies = numbered(6_000)
     await publish_async(broker.uri(), "", queue, bodies)
     async with running(broker, second_broker, options(queue, limit=limit)) as run:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             await run.flow.finished()
         await run.flow.close()
     assert run.counts.forwarded == limit
@@ -186,7 +186,7 @@ async def test_what_the_destination_refuses_is_no_part_of_the_limit(
         assert not finished.done()
         # By one consumer: what comes while it closes is lost.
         taken = [each.body.decode() for each in await messages_async(second_broker.uri(), queue, 50)]
-        await asyncio.wait_for(finished, 30)
+        await asyncio.wait_for(finished, DEADLINE)
         await run.flow.close()
     assert run.counts.forwarded == len(set(taken)) == len(taken) == 50
     await until_depth(broker, queue, 150)

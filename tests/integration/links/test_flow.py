@@ -17,6 +17,7 @@ from tests.integration.amqp.links import declare, until
 from tests.integration.links.flows import opened
 from tests.lab.node import Node
 from tests.lab.user_program import messages_async, publish_async
+from tests.lab.waiting import DEADLINE
 
 STAMP = ReceivedFromHeader(
     "amqp://there", "x", upstream=Site("there", "/"), downstream=Site("here", "/"), max_hops=1, trust_user_id=False
@@ -35,7 +36,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         flow = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory(), room=Room(0))
         await flow.start(STAMP)
         up.wire.inbound.hold(self := object())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             await flow.resize(2_000)
         up.wire.inbound.release(self)
         assert flow.prefetch == 2_000

@@ -20,7 +20,6 @@ from tests.lab.waiting import eventually
 
 RELEASES = [None, pytest.param("sid", marks=pytest.mark.versions)]
 TRANSIENT, CLASSIC, QUORUM = "fed.transient", "work.classic", "work.quorum"
-BACK = 60.0
 
 ProxyTo = Callable[[Node | int], Proxy]
 
@@ -75,7 +74,7 @@ def test_an_upstream_restarts(
     declare_all(here, there)
     uri = node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: sections(here, there, uri)}).start()
-    agent.wait_for("running", *all_links(here), deadline=BACK)
+    agent.wait_for("running", *all_links(here))
     before = of_durable(there)
     publish_all(here, there, first := numbered(10))
     take_all(here, there, first)
@@ -88,11 +87,11 @@ def test_an_upstream_restarts(
         node.restart()
         there.exchange(TRANSIENT, durable=False)
         proxy.accept()
-        agent.wait_for("running", *all_links(here), deadline=BACK)
+        agent.wait_for("running", *all_links(here))
         for exchange, keys in ((X, ("k", "l")), (TRANSIENT, ("k",))):
             there.wait_bound(*keys, exchange=exchange)
         for user in (classic, quorum):
-            eventually(lambda user=user: set(user.taken) == set(first + loaded), BACK, what="all have come")  # type: ignore[misc]
+            eventually(lambda user=user: set(user.taken) == set(first + loaded), what="all have come")  # type: ignore[misc]
         publish_all(here, there, late := numbered(10, start=1000))
         take_all(here, there, late)
         for user in (classic, quorum):
@@ -120,7 +119,7 @@ def test_a_downstream_restarts(
     here = site_on(node)
     declare_all(here, there)
     agent = agent_of(node).write({here.vhost: sections(here, there, there.uri)}).start()
-    agent.wait_for("running", *all_links(here), deadline=BACK)
+    agent.wait_for("running", *all_links(here))
     publish_all(here, there, first := numbered(10))
     take_all(here, there, first)
     with User(here, CLASSIC) as classic, User(here, QUORUM) as quorum:
@@ -132,8 +131,8 @@ def test_a_downstream_restarts(
     node.start()
     with User(here, CLASSIC) as classic, User(here, QUORUM) as quorum:
         for user in (classic, quorum):
-            assert user.wait(10, deadline=BACK) == late
-    agent.wait_for("running", *all_links(here), deadline=BACK)
+            assert user.wait(10) == late
+    agent.wait_for("running", *all_links(here))
     assert here.take(10) == late
     assert here.take(10, queue="fetched") == late
     publish_all(here, there, last := numbered(10, start=20))

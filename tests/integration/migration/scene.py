@@ -15,6 +15,7 @@ from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.preloaded import Ran, Started
+from tests.lab.waiting import DEADLINE
 
 FILE: Final = "migration.yaml"
 SCRATCH: Final = "federation-agent: rehearsal "
@@ -44,7 +45,7 @@ class MigrationScene:
 
     def ran(self, step: str, *arguments: str) -> Ran:
         command = ("migrate", step, FILE, *arguments)
-        return self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=120)
+        return self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=2 * DEADLINE)
 
     def start(self, *arguments: str, output: Path) -> Started:
         return self.lab.agents.start(["migrate", *arguments, str(self.directory / FILE)], output=output)

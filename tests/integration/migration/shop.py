@@ -20,6 +20,7 @@ from pamqp import commands
 
 from tests.bench.client import BODY, Connection, Publisher, consume, opened
 from tests.lab.admin import Admin
+from tests.lab.waiting import DEADLINE
 
 T = TypeVar("T")
 ROUTED: Final = tuple(f"x{number}" for number in range(27))
@@ -116,13 +117,13 @@ class Shop:
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=lambda: uvloop.run(self._live()), daemon=True)
         self._thread.start()
-        self._loop = self._lives.result(30)
+        self._loop = self._lives.result(DEADLINE)
 
     async def _live(self) -> None:
         self._lives.set_result(asyncio.get_running_loop())
         await self._over.wait()
 
-    def do(self, work: Coroutine[Any, Any, T], deadline: float = 120) -> T:
+    def do(self, work: Coroutine[Any, Any, T], deadline: float = 2 * DEADLINE) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(deadline)
 
     def preload(self) -> int:
@@ -167,7 +168,7 @@ class Shop:
 
     def consume_at_target(self, queues: Sequence[str]) -> None:
         """Until it ends."""
-        self.do(self._consume_at_target(queues), 240)
+        self.do(self._consume_at_target(queues))
 
     async def _consume_at_target(self, queues: Sequence[str]) -> None:
         """As cheaply as it can be, like what waits at first was published."""
@@ -201,7 +202,7 @@ class Shop:
         for cheap in self._open_cheaply:
             self._loop.call_soon_threadsafe(cheap.close)
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(30)
+        self._thread.join(DEADLINE)
 
     def _next(self, queue: str) -> tuple[str, str, str]:
         """An exchange, a key and a body."""
@@ -226,7 +227,7 @@ class Shop:
         while is_there is self._at_target and (not self._ends or waiting):
             if not waiting:
                 waiting += [self._next(queue) for queue in queues]
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 await self._publish_all(channel, waiting)
             waiting.clear()
             await asyncio.sleep(len(queues) / 40)
@@ -277,7 +278,7 @@ class Shop:
             held.release()
 
         await (await channel.get_queue(queue, ensure=False)).consume(take)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             for _ in range(number):
                 await held.acquire()
         return connection

@@ -15,7 +15,7 @@ from tests.integration.migration.scene import FILE, MigrationScene
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.user_program import depth, numbered, publish, take
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.unit.status.export.reading import events, finished
 
 ODD: Final = "a/ö %#?${env:HOME} '\""
@@ -62,7 +62,7 @@ def output(migrated: MigrationScene) -> str:
 
 def refused(migrated: MigrationScene, *arguments: str, status: int = 4) -> str:
     command = ("migrate", *arguments[:1], FILE, *arguments[1:])
-    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=60)
+    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=DEADLINE)
     assert (ran.status, ran.out) == (status, ""), ran
     assert PASSWORD not in ran.err
     return ran.err
@@ -125,14 +125,14 @@ def test_a_move_that_is_killed_goes_on_and_another_brings_all_back(migrated: Mig
     killed = start(migrated)
     eventually(lambda: depths(migrated, migrated.target, ["orders"]) != {0}, what="it is in the middle")
     killed.send_signal(signal.SIGKILL)
-    killed.wait(30)
+    killed.wait(DEADLINE)
     with running(migrated, start(migrated)):
-        eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, 60, what="it goes on after kill -9")
+        eventually(lambda: depths(migrated, migrated.source, SHOVELLED) == {0}, what="it goes on after kill -9")
         eventually(lambda: shown(migrated), what="the broker shows its consumers")
         assert "so messages would go round: stop the other 'migrate run'" in refused(migrated, "rollback")
     eventually(lambda: not shown(migrated), what="the broker shows them no more")
     with running(migrated, start(migrated, "rollback")):
-        eventually(lambda: depths(migrated, migrated.target, SHOVELLED) == {0}, 60, what="all is back")
+        eventually(lambda: depths(migrated, migrated.target, SHOVELLED) == {0}, what="all is back")
     for each in ("orders", "quorum"):
         found = take(migrated.source.uri(migrated.vhost), each, len(bodies))
         assert list(dict.fromkeys(sorted(found))) == bodies, "what was in flight at the kill may come twice"
@@ -146,7 +146,7 @@ def test_an_agent_with_what_is_written_does_the_same(migrated: MigrationScene) -
         migrated.document[end] = {key: each.replace(":guest@", ":${file:secret}@") for key, each in written.items()}
     migrated.write(queues={r"^rpc\.": "queue-link", r"^(?!rpc\.)": "shovel"})
     command = ("migrate", "run", FILE, "--write", WRITTEN)
-    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=60)
+    ran = migrated.lab.agents.run(command, cwd=migrated.directory, environment={}, deadline=DEADLINE)
     assert ran.status == 0, ran
     path = migrated.directory / WRITTEN
     text = path.read_text()
@@ -190,7 +190,7 @@ def test_over_tls_at_both_ends(
     def verdicts() -> set[str]:
         return {each["verdict"] for each in migrated.run("status", "--apart", "10", status=4)["queues"]}
 
-    eventually(lambda: verdicts() == {"empty", "not provable"}, 120, what="all but the stream is shown to be empty")
+    eventually(lambda: verdicts() == {"empty", "not provable"}, 2 * DEADLINE, what="all but the stream is empty")
     written = migrated.ran("run", "--write", WRITTEN)
     assert written.status == (0 if is_in_uri else 2), written
 
@@ -245,7 +245,7 @@ def test_between_releases_with_the_least_permissions(
             node.admin.permissions(migrated.vhost, user, configure=looked_for, write=write, read=read)
         eventually(lambda: not shown(migrated), what="the broker shows them no more")
         with running(migrated, start(migrated, "rollback")):
-            eventually(lambda: has_moved(migrated, 50, back=True), 60, what="all is back")
+            eventually(lambda: has_moved(migrated, 50, back=True), what="all is back")
         assert "unexpected" not in output(migrated)
     finally:
         for node in (source, target):
@@ -268,7 +268,7 @@ def test_two_with_one_file_share_the_queues_and_one_is_killed(migrated: Migratio
         eventually(lambda: depth(migrated.target.uri(migrated.vhost), names[2]) > 0, what="messages move")
         killed.send_signal(signal.SIGKILL)
         filling.result()
-        eventually(lambda: depths(migrated, migrated.source, names) == {0}, 60, what="the other moves all")
+        eventually(lambda: depths(migrated, migrated.source, names) == {0}, what="the other moves all")
     for each in names:
         found = take(migrated.target.uri(migrated.vhost), each, len(bodies))
         assert list(dict.fromkeys(found)) == bodies, "what was in flight at the kill may come twice"

@@ -28,7 +28,7 @@ from tests.lab.waiting import eventually
 SENDER: Final = """
 import sys
 from proton.utils import BlockingConnection
-connection = BlockingConnection(sys.argv[1], allowed_mechs="PLAIN", virtual_host=sys.argv[2], timeout=20)
+connection = BlockingConnection(sys.argv[1], allowed_mechs="PLAIN", virtual_host=sys.argv[2], timeout=60)
 connection.create_sender(sys.argv[3])
 print("attached", flush=True)
 sys.stdin.read()
@@ -231,9 +231,13 @@ async def test_dead_letters_on_their_way(
     admin.queue(vhost, "dying", arguments=arguments)
     admin.queue(vhost, "full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     await user_program.publish_async(scene.source.uri(vhost), "", "dying", ["m"])
-    await asyncio.sleep(2)
-    found = verdicts(await asyncio.to_thread(scene.run, "status", "--apart", "10", status=4))
-    assert found["dying"] == ("not yet", "1 on their way to a dead-letter exchange, or waiting to be tried again")
+    dying = ("not yet", "1 on their way to a dead-letter exchange, or waiting to be tried again")
+
+    def look() -> dict[str, tuple[str, str]]:
+        seen = verdicts(scene.run("status", "--apart", "10", status=4))
+        return seen if seen["dying"] == dying else {}
+
+    found = await asyncio.to_thread(eventually, look, what="it is seen dying")
     verdict, reason = found["orders"]
     assert (verdict, "dead letters may come from 'dying'" in reason) == ("not provable", True), reason
 
@@ -265,7 +269,7 @@ def amqp10_sender(scene: MigrationScene) -> Iterator[None]:
         assert sender.stdout is not None
         assert sender.stdout.readline() == b"attached\n"
         yield
-        sender.communicate(timeout=20)
+        sender.communicate(timeout=60)
 
 
 @contextmanager

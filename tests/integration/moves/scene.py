@@ -17,7 +17,7 @@ from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.preloaded import Started
 from tests.lab.user_program import depth, numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 OLD: Final = "old"
 NEW: Final = "new"
@@ -34,13 +34,13 @@ class Moves:
     def run(self, source: str, *arguments: str, queue: str = OLD, status: int = 0) -> dict[str, Any]:
         """Run it; the account, which has to add up."""
         command = ("move", "--from", source, "--queue", queue, "--format", "json", *arguments)
-        ran = self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=90)
+        ran = self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=DEADLINE)
         assert ran.status == status, ran
         return added_up(json.loads(ran.out))
 
     def refused(self, *arguments: str, status: int = 2) -> str:
         """Run it where it can't begin; the error."""
-        ran = self.lab.agents.run(("move", *arguments), cwd=self.directory, environment={}, deadline=60)
+        ran = self.lab.agents.run(("move", *arguments), cwd=self.directory, environment={}, deadline=DEADLINE)
         assert (ran.status, ran.out) == (status, ""), ran
         return ran.err
 
@@ -88,7 +88,7 @@ def reject(site: Site, name: str, count: int) -> None:
             channel = await connection.channel()
             await channel.set_qos(count)
             consumed = await channel.get_queue(name, ensure=False)
-            async with asyncio.timeout(30), consumed.iterator() as messages:
+            async with asyncio.timeout(DEADLINE), consumed.iterator() as messages:
                 for _ in range(count):
                     await (await anext(messages)).reject(requeue=False)
 

@@ -18,6 +18,7 @@ from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import messages, numbered
 from tests.lab.user_program import publish as publish_all
+from tests.lab.waiting import DEADLINE
 
 BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=pytest.mark.versions)]
 LIMIT: Final = 65_536
@@ -226,7 +227,7 @@ def test_the_command_that_a_link_shows_takes_its_messages_out_of_quarantine(
     shown = move_command("00000001", vhost=here.vhost, upstream="the origin")
     values = {"FILE": str(config), "QUEUE": NEW}
     _, *command = (values.get(word, word) for word in shlex.split(shown))
-    ran = moves.lab.agents.run(command, cwd=moves.directory, environment={}, deadline=60)
+    ran = moves.lab.agents.run(command, cwd=moves.directory, environment={}, deadline=DEADLINE)
     assert ran.status == 0, ran
     assert there.take(2, queue=NEW) == ["1", "3"]
     waits(there, 2, QUARANTINE)
@@ -250,7 +251,7 @@ def test_it_needs_the_permissions_that_are_documented(at: Site, moves: Moves, na
                 ("move", "--from", uri, "--queue", OLD, "--to-queue", NEW),
                 cwd=moves.directory,
                 environment={},
-                deadline=60,
+                deadline=DEADLINE,
             )
             assert ran.status == 4, ran
             assert "refused for user" in ran.err, ran

@@ -21,7 +21,7 @@ __all__ = ["agent_of", "here", "site_on", "there"]
 NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Tests run as root in containers too, and a browser of theirs has nothing to look up.
 ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE: Final = 15_000  # ms
+PATIENCE: Final = 60_000  # ms
 AGENT_IS_AWAY: Final = "Failed to load resource"
 USUAL: Final[ViewportSize] = {"width": 1280, "height": 720}
 # A zone that no machine has: times that are not converted differ from those that are.

@@ -43,7 +43,8 @@ def check_accessible(page: Page, rules: dict[str, object] | None = None) -> None
 
 
 class Work:
-    """What the page's main thread has worked since; a clock on the wall would tell how busy the machine is."""
+    """What the page's main thread has worked since; a clock on the wall would tell how busy the machine is. The least
+    of a few times is what counts, as others may have the caches."""
 
     def __init__(self, page: Page) -> None:
         self._session = page.context.new_cdp_session(page)

@@ -32,13 +32,13 @@ from agent.errors import Failure, FailureKind, Place, Side
 from agent.status.board import Board
 from agent.status.entry import Gauges
 from agent.status.http.server import HttpServer
+from tests.lab.waiting import DEADLINE
 
 RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)
 STARTING: Final = LinkState(phase=Phase.OPENING, started=True)
 COMPLETED: Final = LinkState(started=True, completed=True)
 PAUSED: Final = LinkState(started=True, paused=True)
 STALLED: Final = LinkState(phase=Phase.OPEN, started=True, stalled=Stalled("3,120 wait upstream, nothing for 41 s"))
-PATIENCE: Final = 10.0
 
 T = TypeVar("T")
 
@@ -127,19 +127,19 @@ class Served:
 
     def start(self) -> Served:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(DEADLINE)
         return self
 
     async def delete_shovel(self, vhost: str, name: str) -> None:
         """The page doesn't ask for it."""
 
     def stop_serving(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(DEADLINE)
 
     def stop(self) -> None:
         self.stop_serving()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(DEADLINE)
         self._loop.close()
 
     def do(self, work: Callable[[], T]) -> T:
@@ -148,7 +148,7 @@ class Served:
         async def run() -> T:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE)
 
     def put(self, links: Sequence[Shown]) -> None:
         def fill() -> None:

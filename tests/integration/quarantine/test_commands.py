@@ -21,7 +21,7 @@ from tests.integration.status.asking import get
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import depth, messages
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SET_LIMIT = "application:set_env(rabbit, max_message_size, {})."
 
@@ -33,7 +33,7 @@ class Commands:
 
     def run(self, *arguments: str, status: int = 0) -> Any:
         arguments = ("quarantine", arguments[0], "-c", str(self._agent.path), "--format", "json", *arguments[1:])
-        ran = self._lab.agents.run(arguments, cwd=self._agent.directory, environment={}, deadline=30)
+        ran = self._lab.agents.run(arguments, cwd=self._agent.directory, environment={}, deadline=DEADLINE)
         assert ran.status == status, ran
         return json.loads(ran.out) if ran.out else ran.err
 

@@ -15,7 +15,7 @@ from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_
 from tests.lab.lab import Lab
 from tests.lab.preloaded import Ran
 from tests.lab.user_program import depth
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 Quarantine = Callable[..., Ran]
 NOTHING = (
@@ -46,7 +46,7 @@ def command(lab: Lab, one_aside: Agent, there: Site) -> Quarantine:
             ("quarantine", what, "-c", str(one_aside.path), *arguments),
             cwd=one_aside.directory,
             environment={"FORMER": there.uri, "WRONG": there.node.uri(there.vhost, "guest", "not-the-password")},
-            deadline=30,
+            deadline=DEADLINE,
         )
 
     return run

@@ -122,7 +122,7 @@ def test_many_large_ones_take_little_memory(agent_of: AgentOf, here: Site, there
     here.queue("#")
     there.wait_bound("#")
     there.publish("x" * 1024 * 1024 for _ in range(MANY))
-    eventually(lambda: only(agent)["quarantined"] == MANY, 60, what="all are in quarantine")
+    eventually(lambda: only(agent)["quarantined"] == MANY, what="all are in quarantine")
     assert depth(there.uri, QUARANTINE) == MANY
     assert memory_mib(agent.pid, peak=True) <= 150
     assert only(agent)["error"] is None

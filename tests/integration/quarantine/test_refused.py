@@ -63,7 +63,7 @@ def test_of_an_exchange_link_what_is_refused_waits_and_the_rest_flows(
     assert (only(agent)["status"], only(agent)["redelivered"]) == ("running", 0)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     # The limit may go in the middle of an attempt, of which the rest then comes first.
-    assert sorted(here.take(51, queue=FULL, deadline=30)) == sorted(["first", *numbered(50)])
+    assert sorted(here.take(51, queue=FULL)) == sorted(["first", *numbered(50)])
     eventually(lambda: only(agent)["error"] is None, what="nothing is refused any more")
     assert (only(agent)["redelivered"], only(agent)["quarantined"], has_queue(there)) == (0, 0, False)
     assert agent.terminate() == 0
@@ -75,7 +75,7 @@ def test_more_than_the_prefetch_hold_up_nothing(agent_of: AgentOf, here: Site, t
     agent.wait_for("running", link(here))
     there.publish(numbered(read_limits.START_PREFETCH + 500), "full.a")
     there.publish(numbered(20), "ok.a")
-    assert here.take(20, deadline=30) == numbered(20)
+    assert here.take(20) == numbered(20)
     assert only(agent)["redelivered"] == 0
 
 
@@ -121,7 +121,7 @@ def test_where_all_is_refused_the_link_waits(agent_of: AgentOf, here: Site, ther
     assert not has_queue(there)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     # As above: the limit may go in the middle of an attempt.
-    assert sorted(here.take(21, queue=FULL, deadline=30)) == sorted(["first", *numbered(20)])
+    assert sorted(here.take(21, queue=FULL)) == sorted(["first", *numbered(20)])
     agent.wait_for("running", link(here))
     assert agent.terminate() == 0
 
@@ -137,7 +137,7 @@ def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     with queue_links.User(here, prefetch=1, pause=0.01) as user:
         there.publish(numbered(100), queue_links.Q, exchange="")
         shows(agent, "refused by the destination")
-        assert set(user.wait(100, 60)) == set(numbered(100))
+        assert set(user.wait(100)) == set(numbered(100))
     assert (only(agent)["redelivered"], has_queue(there)) == (0, False)
     assert agent.terminate() == 0
 
@@ -163,16 +163,17 @@ def test_more_bytes_than_can_be_kept_hold_up_nothing(agent_of: AgentOf, roomy: S
     two_queues(here, there)
     agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
     agent.wait_for("running", link(here))
+    begun = time.monotonic()
     refused(here, there, agent, 600)
     time.sleep(10)  # that what is refused comes again and again takes a while to show
     there.publish(numbered(20), "ok.a")
-    assert here.take(20, deadline=15) == numbered(20)
+    assert here.take(20) == numbered(20)
     found = only(agent)
     assert (found["status"], has_queue(there)) == ("running", False)
-    assert found["redelivered"] < 200, "a few at a time, and seldom"
+    assert found["redelivered"] < max(200, 15 * (time.monotonic() - begun)), "a few at a time, and seldom"
     assert memory_mib(agent.pid, peak=True) < 150
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
-    eventually(lambda: depth(here.uri, FULL) == 601, 60, what="all get through once there is room")
+    eventually(lambda: depth(here.uri, FULL) == 601, what="all get through once there is room")
     eventually(lambda: only(agent)["error"] is None, what="nothing is refused any more")
     assert len({body.split()[0] for body in here.take(601, queue=FULL)}) == 601
     assert agent.terminate() == 0
@@ -195,7 +196,7 @@ def test_what_could_not_be_kept_goes_to_the_quarantine_too_while_others_pass(
         sent += 1
         return has_queue(there) and depth(there.uri, QUARANTINE) == 400
 
-    eventually(are_there, 90, what="all are in quarantine")
+    eventually(are_there, what="all are in quarantine")
     assert here.take(sent) == numbered(sent)
     assert {each.body.split()[0] for each in quarantined(there, 400)} == {b"%d" % at for at in range(400)}
     eventually(lambda: only(agent)["quarantined"] == 400 and only(agent)["error"] is None, what="they are counted")
@@ -216,10 +217,10 @@ def test_what_could_not_be_kept_is_no_step_nearer_to_the_limit_of_a_quorum_queue
     refused(here, there, agent, 300)
     time.sleep(10)
     there.publish(numbered(20), "ok.a")
-    assert here.take(20, deadline=15) == numbered(20)
+    assert here.take(20) == numbered(20)
     assert only(agent)["redelivered"] <= 300 * most
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
-    eventually(lambda: depth(here.uri, FULL) == 301, 60, what="all get through once there is room")
+    eventually(lambda: depth(here.uri, FULL) == 301, what="all get through once there is room")
     assert agent.terminate() == 0
 
 
@@ -232,7 +233,7 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
     agent = running(agent_of(here.node), here, shovel(there, here, **after))
     shows(agent, "20 refused by the destination")
     here.node.admin.delete("policies", here.vhost, "limit dest")
-    assert sorted(here.take(21, queue="dest", deadline=30)) == sorted(["first", *numbered(20)])
+    assert sorted(here.take(21, queue="dest")) == sorted(["first", *numbered(20)])
     if after:
         agent.wait_for("terminated", (here.vhost, "drain", ""))
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
@@ -252,7 +253,7 @@ def test_a_shovel_that_moves_what_is_there_ends_once_all_of_it_got_through(
     shows(agent, "250 refused by the destination")
     eventually(lambda: only(agent)["redelivered"] > 0, what="what has no room comes again")
     here.node.admin.delete("policies", here.vhost, "limit dest")
-    agent.wait_for("terminated", (here.vhost, "drain", ""), deadline=60)
+    agent.wait_for("terminated", (here.vhost, "drain", ""))
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
     assert depth(here.uri, "dest") == 251
     assert agent.terminate() == 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agent.runtime.quarantine_depth import EVERY
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
@@ -17,9 +16,8 @@ from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_
 from tests.integration.shovels.shoveling import running, shovel
 from tests.integration.status.asking import metric
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
-SOON = 2 * EVERY + 5
 GAUGE = "federation_agent_quarantine_messages"
 
 
@@ -33,12 +31,12 @@ def wait_for(agent: Agent, **expected: Any) -> None:
         assert (found := overview(agent)) == found | expected
         return True
 
-    eventually(is_known, SOON, ignoring=(OSError, AssertionError))
+    eventually(is_known, ignoring=(OSError, AssertionError))
 
 
 def run(lab: Lab, agent: Agent, *arguments: str, status: int) -> str:
     ran = lab.agents.run(
-        (*arguments, "--url", f"http://127.0.0.1:{agent.port}"), cwd=agent.directory, environment={}, deadline=30
+        (*arguments, "--url", f"http://127.0.0.1:{agent.port}"), cwd=agent.directory, environment={}, deadline=DEADLINE
     )
     assert ran.status == status, ran
     return ran.out
@@ -71,7 +69,7 @@ def test_they_are_shown_until_they_are_gone(agent_of: AgentOf, lab: Lab, here: S
     assert run(lab, agent, "status", status=1).startswith("DEGRADED: 2 messages in quarantine")
 
     lab.agents.run(
-        ("quarantine", "drop", "-c", str(agent.path), "--all"), cwd=agent.directory, environment={}, deadline=30
+        ("quarantine", "drop", "-c", str(agent.path), "--all"), cwd=agent.directory, environment={}, deadline=DEADLINE
     )
     wait_for(agent, messages=0)
     assert run(lab, agent, "status", status=0).startswith("FINE: 1 link, 1 running")

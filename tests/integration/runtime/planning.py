@@ -94,7 +94,6 @@ def wait_until_left(*nodes: Node) -> None:
 def wait_for_consumer(node: Node, vhost: str, queue: str) -> None:
     eventually(
         lambda: node.admin.get("queues", vhost, queue).get("consumers"),
-        60,
         what=f"a consumer on {queue}",
         ignoring=AdminError,
     )

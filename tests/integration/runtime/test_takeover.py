@@ -47,7 +47,7 @@ def native(request: pytest.FixtureRequest, pair: Pair, borrowed: Borrowed) -> tu
     define(node, pair.vhost)
     native = replace(pair, here=node)
     wait_for_consumer(pair.there, pair.vhost, native.queue)
-    eventually(lambda: is_bound(native), 60, what="the plugin's binding", ignoring=AdminError)
+    eventually(lambda: is_bound(native), what="the plugin's binding", ignoring=AdminError)
     return native, disable
 
 

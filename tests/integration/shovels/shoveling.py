@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SHOVEL: Final = "drain"
-DEADLINE: Final = 60.0
 
 
 def shovel(source: Site, destination: Site, **keys: Any) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def running(agent: Agent, site: Site, definition: dict[str, Any]) -> Agent:
 
 def ask(agent: Agent, path: str, method: str = "GET") -> Any:
     request = urllib.request.Request(f"http://127.0.0.1:{agent.port}{path}", method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 

@@ -126,8 +126,8 @@ def lose_nothing(
         agent, here, proxy, lambda number: source.publish(numbered(part, start=part * number), "src", exchange="")
     )
     agent.wait_for("running", named(here))
-    eventually(lambda: depth(source.uri, "src") == 0, 60, what="the source is drained")
-    came = Counter(all_taken(destination))
+    eventually(lambda: depth(source.uri, "src") == 0, what="the source is drained")
+    came = Counter(all_taken(agent, destination))
     assert set(came) == set(numbered(count))
     log.info("%s, %s: of %d messages %d repeated", kind, end, count, came.total() - len(came))
     assert came.total() - len(came) <= RESETS * PREFETCH
@@ -147,7 +147,7 @@ def test_so_many_messages_and_hardly_more(agent_of: AgentOf, here: Site, ten: Am
     definition |= {"reconnect-delay": 0.2, "src-prefetch-count": PREFETCH}
     agent = interrupted(agent_of(here.node), here, proxy, definition)
     agent.wait_for("terminated", named(here))
-    came = set(all_taken(here))
+    came = set(all_taken(agent, here))
     assert set(numbered(wanted)) <= came
     assert len(came) <= wanted + RESETS * PREFETCH
     eventually(lambda: depth(ten.site.uri, "src") == COUNT - len(came), what="all others are back")

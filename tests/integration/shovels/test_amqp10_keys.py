@@ -68,7 +68,7 @@ def test_a_number_of_messages_and_no_more(agent_of: AgentOf, here: Site, ten: Am
 @pytest.mark.thorough
 def test_after_a_time(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     furnished("both", ten, here)
-    definition = ends("both", ten, here) | {"src-delete-after": "never", "src-delete-after-duration": 5}
+    definition = ends("both", ten, here) | {"src-delete-after": "never", "src-delete-after-duration": 10}
     agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
     agent.wait_for("running", named(here))
     since = time.monotonic()

@@ -100,7 +100,7 @@ def test_connections_are_lost_and_no_message(agent_of: AgentOf, here: Site, othe
         came.update(here.take(depth(here.uri, "dest"), queue="dest"))
         return came >= wanted
 
-    eventually(all_came, 60, what="all came")
+    eventually(all_came, what="all came")
     assert came == wanted
 
 

@@ -47,9 +47,9 @@ def test_a_definition_that_changes_under_load(agent_of: AgentOf, here: Site, the
     here.queue(name="dest2")
     there.publish(bodies := numbered(3_000), "src", exchange="")
     agent.write({here.vhost: shovels(definition | {"dest-queue": "dest2"})})
-    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", 20, what="the change is in force")
+    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", what="the change is in force")
     there.publish(later := numbered(100, start=3_000), "src", exchange="")
-    eventually(lambda: depth(here.uri, "dest") + depth(here.uri, "dest2") >= 3_100, 20, what="all have come")
+    eventually(lambda: depth(here.uri, "dest") + depth(here.uri, "dest2") >= 3_100, what="all have come")
     found = here.take(depth(here.uri, "dest"), queue="dest"), here.take(depth(here.uri, "dest2"), queue="dest2")
     assert times([*found[0], *found[1]]) == dict.fromkeys(bodies + later, 1)
     assert found[1][-100:] == later
@@ -63,9 +63,7 @@ def test_a_definition_that_is_refused_leaves_the_shovel_as_it_is(agent_of: Agent
     def problems() -> str:
         return " ".join(ask(agent, "/api/overview")["problems"])
 
-    eventually(
-        lambda: "src-queue or src-exchange" in problems() and "ack-mode" in problems(), 20, what="both are shown"
-    )
+    eventually(lambda: "src-queue or src-exchange" in problems() and "ack-mode" in problems(), what="both are shown")
     there.publish(numbered(10), "src", exchange="")
     assert here.take(10, queue="dest") == numbered(10)
     assert agent.history(here.vhost, "drain", "").count("running") == 1

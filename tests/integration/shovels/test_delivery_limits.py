@@ -35,7 +35,7 @@ def test_sessions_that_find_no_exchange_lose_nothing(
         [link] = ask(agent, "/api/links")
         return int(link["reconnects"]) > 3 * LIMIT
 
-    eventually(failed, 30, what="more sessions have failed than the limit is")
+    eventually(failed, what="more sessions have failed than the limit is")
     wait_error(agent, here, "from.x")
     here.exchange("from.x", "fanout").queue("", name="got", exchange="from.x")
     assert set(here.take(50, queue="got")) == set(numbered(50))

@@ -54,7 +54,7 @@ def test_the_agent_stands_aside_and_takes_over_and_a_shovel_is_deleted_over_http
     assert times(here.take(100, queue="dest")) == dict.fromkeys(numbered(100), 1)
 
     node.run("rabbitmq-plugins", "disable", PLUGIN)
-    agent.wait_for("running", named(here), deadline=30)
+    agent.wait_for("running", named(here))
     there.publish(numbered(100), "src", exchange="")
     assert times(here.take(100, queue="dest")) == dict.fromkeys(numbered(100), 1)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self, cast
 
 import pytest
 
@@ -11,10 +14,24 @@ from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.integration.status.asking import metric
 from tests.lab.user_program import depth, messages, numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 RATE = 100
+
+
+@dataclass(frozen=True)
+class Look:
+    """How many messages were forwarded at some moment between two times."""
+
+    began: float
+    forwarded: int
+    ended: float
+
+    @classmethod
+    def at_once(cls, forwarded: Callable[[], int]) -> Self:
+        return cls(time.monotonic(), forwarded(), time.monotonic())
 
 
 def test_headers_are_set_and_removed(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -38,13 +55,14 @@ def test_a_limit_is_kept(agent_of: AgentOf, here: Site, there: Site, ack_mode: s
     eventually(lambda: limited(agent), what="it is shown")
     assert here.take(6 * RATE, queue="dest") == bodies
     if ack_mode == "on-confirm":  # without acknowledgements one read may bring all of them
-        assert 4 < time.monotonic() - begun < 12
+        assert 4 < time.monotonic() - begun < DEADLINE / 2
 
 
 def limited(agent: Agent) -> bool:
+    """That it is now, or was."""
     [link] = ask(agent, "/api/links")
     assert link["status"] == "running"
-    return bool(link["limited"])
+    return bool(link["limited"] or metric(agent, "federation_agent_link_limited_seconds_total"))
 
 
 def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
@@ -55,9 +73,9 @@ def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
     definition = shovel(there, here, src_delete_after=5 * RATE, rate_limit={"messages": RATE})
     agent = running(agent_of(here.node), here, definition)
     agent.write({here.vhost: shovels(definition | {"rate-limit": {"messages": 10 * RATE}})})
-    eventually(lambda: depth(here.uri, "dest") == 5 * RATE, 20, what="as many as it was to move")
+    eventually(lambda: depth(here.uri, "dest") == 5 * RATE, what="as many as it was to move")
     agent.wait_for("terminated", named(here))
-    assert depth(there.uri, "src") == 3 * RATE
+    eventually(lambda: depth(there.uri, "src") == 3 * RATE, what="the others are back")
     assert agent.history(*named(here)).count("running") == 1
 
 
@@ -75,7 +93,14 @@ def test_a_limit_is_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Si
         assert link["status"] == "running"
         return int(link["forwarded"])
 
-    begun, before = time.monotonic(), forwarded()
-    time.sleep(60)
-    expected = rate * (time.monotonic() - begun)
-    assert forwarded() - before == pytest.approx(expected, rel=0.02)
+    looks = [Look.at_once(forwarded)]
+    for _ in range(6):
+        time.sleep(10)
+        looks.append(Look.at_once(forwarded))
+    assert looks[-1].forwarded - looks[0].forwarded <= 1.02 * rate * (looks[-1].ended - looks[0].began)
+    # A part of the minute in which the machine stood still says nothing of the limit: one without is enough.
+    shares = [
+        (after.forwarded - before.forwarded + 1) / (rate * (after.began - before.ended))
+        for before, after in pairwise(looks)
+    ]
+    assert max(shares) >= 0.98, shares

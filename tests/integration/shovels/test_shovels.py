@@ -72,7 +72,7 @@ def test_from_an_exchange_to_an_exchange(agent_of: AgentOf, here: Site, there: S
     assert [each.body.decode() for each in found] == numbered(50)
     [link] = ask(agent, "/api/links")
     ask(agent, f"/api/links/{link['id']}/pause", "POST")
-    eventually(lambda: there.node.admin.get("queues", there.vhost) == [], 20, what="the queue is gone")
+    eventually(lambda: there.node.admin.get("queues", there.vhost) == [], what="the queue is gone")
 
 
 @pytest.mark.parametrize(("keys", "expected"), [
@@ -114,7 +114,7 @@ def test_both_ends_on_the_downstream_itself_and_a_changed_definition(agent_of: A
     here.publish(numbered(10), "src", exchange="")
     assert here.take(10, queue="dest") == numbered(10)
     agent.write({here.vhost: shovels(definition | {"dest-queue": "dest2"})})
-    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", 20, what="the definition is in force")
+    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", what="the definition is in force")
     agent.wait_for("running", named(here))
     here.publish(numbered(10), "src", exchange="")
     assert here.take(10, queue="dest2") == numbered(10)

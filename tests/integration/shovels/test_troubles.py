@@ -78,7 +78,7 @@ def test_a_destination_queue_that_is_deleted_loses_nothing(agent_of: AgentOf, he
 def test_a_source_queue_that_is_deleted_is_declared_again(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent = running(agent_of(here.node), here, shovel(there, here, **QUICKLY))
     there.delete_queue("src")
-    eventually(lambda: "backoff" in agent.history(here.vhost, "drain", ""), 20, what="the deletion is noticed")
+    eventually(lambda: "backoff" in agent.history(here.vhost, "drain", ""), what="the deletion is noticed")
     agent.wait_for("running", named(here))
     there.publish(numbered(10), "src", exchange="")
     assert here.take(10, queue="dest") == numbered(10)

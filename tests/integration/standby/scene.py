@@ -14,11 +14,11 @@ from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 VHOST: Final = "shop"
 HURRIED: Final = "tests.integration.standby.hurried"
-IN_STEP_WITHIN: Final = 120.0
+IN_STEP_WITHIN: Final = 2 * DEADLINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StandbyScene:
         self.write()
         self.agent.start()
 
-    def run(self, *arguments: str, status: int = 0, deadline: float = 120) -> dict[str, Any]:
+    def run(self, *arguments: str, status: int = 0, deadline: float = 2 * DEADLINE) -> dict[str, Any]:
         command = ("standby", *arguments, "--format", "json")
         ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=deadline)
         assert ran.status == status, ran
@@ -65,7 +65,7 @@ class StandbyScene:
         found: dict[str, Any] = json.loads(ran.out)
         return found
 
-    def refused(self, *arguments: str, deadline: float = 120) -> str:
+    def refused(self, *arguments: str, deadline: float = 2 * DEADLINE) -> str:
         """What a command says that ends with status 4."""
         ran = self.lab.agents.run(("standby", *arguments), cwd=self.agent.directory, environment={}, deadline=deadline)
         assert ran.status == 4, ran
@@ -84,7 +84,7 @@ class StandbyScene:
         [bound] = admin.get(*path)
         admin.delete(*path, bound["properties_key"])
         command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=30)
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=DEADLINE)
         assert ran.status == 0, ran
         self.agent.write_text((self.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
         self.wait_in_step()
@@ -95,7 +95,7 @@ class StandbyScene:
 
     def status(self) -> dict[str, Any]:
         command = ("standby", "status", "-c", "agent.yaml", "--format", "json")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=60)
+        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=DEADLINE)
         return dict(json.loads(ran.out)) if ran.status in {0, 4} and ran.out else {}
 
     def wait_in_step(self) -> dict[str, Any]:

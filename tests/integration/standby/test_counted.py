@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.standby.terms import FEWEST
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=pytest.mark.versions)]
 MANY: Final = 300
@@ -77,7 +77,7 @@ async def _deliver(at: Node, vhost: str, *, nack: bool = False) -> None:
                 complete.set()
 
         tag = await queue.consume(take)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             await complete.wait()
         if nack:
             await queue.cancel(tag)

@@ -36,5 +36,5 @@ def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Ho
     assert (here.lost, here.repeated) == ({}, {})
     standby.reverse()
     assert standby.here.publish(["1", "2", "3"], exchange="tasks", key="a") == 3
-    waiting = [name for name, (there, here) in standby.depths().items() if there]
-    standby.wait_depths(**{name: (3, 3) if name in waiting else (0, 0) for name in standby.depths()})
+    reached = hour.crowd.reached("tasks", "a")
+    standby.wait_depths(**{name: (3, 3) if name in reached else (0, 0) for name in hour.crowd.fates})

@@ -16,14 +16,14 @@ from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import depth
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 QUEUES: Final = {"q1": {}, "q2": {}, "q3": {"x-queue-type": "quorum"}, "q4": {"x-queue-type": "quorum"}}
 CONSUMED: Final = 6_000
 KEPT: Final = 4_000
 IN_FLIGHT: Final = 2_000
-SLOWLY: Final = 600_000
-"""Bytes a second from the source, so that its messages are moved for some seconds."""
+SLOWLY: Final = 300_000
+"""Bytes a second from the source, so that its messages are moved for ten seconds."""
 STEP_WITHIN: Final = 240.0
 
 
@@ -65,7 +65,7 @@ class Killed:
 
         eventually(is_reached, STEP_WITHIN, what="the step is reached")
         process.send_signal(signal.SIGKILL)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(DEADLINE) == -signal.SIGKILL
 
     def repeated(self, name: str) -> int:
         """Asserts that nothing is lost; how many are there more than once, or were consumed at the source."""

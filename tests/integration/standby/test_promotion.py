@@ -12,7 +12,7 @@ import pytest
 from tests.integration.standby.scene import VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 
 def _is_bound(standby: StandbyScene) -> bool:
@@ -118,11 +118,12 @@ def test_one_command_at_a_time_promotes(standby: StandbyScene) -> None:
     running = standby.begin_switchover()
     output = standby.switchover
     eventually(lambda: output.exists() and "waiting until nothing moves" in output.read_text(), what="it waits")
-    for other in ("--switchover", "--failover"):
+    for number, other in enumerate(("--switchover", "--failover"), start=10):
+        standby.publish([str(number)])  # it waits anew, however long the others take to start
         assert "another switchover or failover" in standby.refused("promote", "-c", "agent.yaml", other)
-    assert running.wait(60) == 0, output.read_text()
+    assert running.wait(DEADLINE) == 0, output.read_text()
     for queue in ("orders", "audit"):
-        assert standby.here.take(10, queue=queue) == [str(number) for number in range(10)]
+        assert standby.here.take(12, queue=queue) == [str(number) for number in range(12)]
 
 
 async def _repeated_beside_a_client(standby: StandbyScene) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.integration.federation.running import Agent
-from tests.lab.waiting import NeverHappenedError, eventually
+from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
-DEADLINE = 20.0
 MOST_SHOWN = 4_000
 
 
@@ -23,7 +22,7 @@ def get(agent: Agent, path: str, method: str = "GET", token: str | None = None) 
     """The JSON, or the text of what is none."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url(agent) + path, method=method, headers=headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
         text = answer.read().decode()
     return json.loads(text) if answer.headers.get_content_type() == "application/json" else text
 
@@ -35,7 +34,7 @@ def link_when(agent: Agent, what: str, holds: Callable[[dict[str, Any]], bool]) 
         return next((each for each in get(agent, "/api/links") if holds(each)), None)
 
     try:
-        answer = eventually(found, DEADLINE, what=f"a link {what}", ignoring=OSError)
+        answer = eventually(found, what=f"a link {what}", ignoring=OSError)
     except NeverHappenedError as error:
         error.add_note(f"the links at last: {json.dumps(get(agent, '/api/links'))[:MOST_SHOWN]}")
         raise

@@ -24,7 +24,7 @@ from tests.integration.status.test_lag import alarm
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 QUICKLY = {"reconnect_delay": 1}
 
@@ -40,7 +40,7 @@ def wait_causes(agent: Agent, *expected: tuple[str, str, str]) -> list[dict[str,
     def told() -> list[tuple[str, str, str]]:
         return sorted((each["side"], each["broker"], each["trouble"]) for each in causes(agent))
 
-    eventually(lambda: told() == sorted(expected), 30, what=f"causes are {expected}, not {told()}", ignoring=OSError)
+    eventually(lambda: told() == sorted(expected), what=f"causes are {expected}, not {told()}", ignoring=OSError)
     return causes(agent)
 
 
@@ -110,7 +110,7 @@ def test_a_broker_that_links_come_from_and_go_to_is_one_cause(
     agent.wait_for("running", (here.vhost, "fed.x", "origin"))
     node.kill()
     [cause] = wait_causes(agent, ("upstream", node.cluster_name, "unreachable"))
-    eventually(lambda: len(causes(agent)[0]["links"]) == 3, 20, what="all three links are of that cause")
+    eventually(lambda: len(causes(agent)[0]["links"]) == 3, what="all three links are of that cause")
     assert node.cluster_name in cause["advice"]
 
 
@@ -139,10 +139,10 @@ def test_a_downstream_that_is_away_is_one_cause_since_then(
     def told() -> list[dict[str, Any]]:
         return [each for each in causes(agent) if len(each["links"]) == 3]
 
-    [cause] = eventually(told, 30, what="one cause of all three")
+    [cause] = eventually(told, what="one cause of all three")
     assert (cause["side"], cause["broker"]) == ("downstream", here.node.cluster_name), json.dumps(causes(agent))
     since = _seconds(cause["since"])
-    assert closed - 2 <= since <= closed + 5, (closed, since)
+    assert closed - 2 <= since <= closed + DEADLINE / 4, (closed, since)
 
 
 def _seconds(moment: str) -> float:
@@ -150,18 +150,19 @@ def _seconds(moment: str) -> float:
 
 
 @contextmanager
-def cutting(network: Proxy, every: float) -> Iterator[None]:
-    """Cuts all connections again and again."""
-    over = threading.Event()
+def cutting(network: Proxy, every: float) -> Iterator[list[float]]:
+    """Cuts all connections again and again; when."""
+    over, cuts = threading.Event(), list[float]()
 
     def cut() -> None:
         while not over.wait(every):
+            cuts.append(time.time())
             network.cut()
 
     cutter = threading.Thread(target=cut)
     cutter.start()
     try:
-        yield
+        yield cuts
     finally:
         over.set()
         cutter.join()
@@ -178,9 +179,9 @@ def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
     agent = agent_of(here.node).write({here.vhost: federated(there) | {"upstreams": upstream}}).start()
     agent.wait_for("running", (here.vhost, "fed.x", "origin"))
     began = time.time()
-    with cutting(network, 2):
+    with cutting(network, 2) as cuts:
         [cause] = eventually(
-            lambda: [each for each in causes(agent) if "again and again" in each["headline"]], 30, what="it recurs"
+            lambda: [each for each in causes(agent) if "again and again" in each["headline"]], what="it recurs"
         )
         until = time.time() + 6
         while time.time() < until:
@@ -193,7 +194,7 @@ def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
 
     [cause] = eventually(interrupted, what="it runs, and has been interrupted")
     assert "connection lost again and again for " in cause["headline"]
-    assert began <= _seconds(cause["since"]) <= began + 5
+    assert began <= _seconds(cause["since"]) <= cuts[2]
 
 
 def test_the_name_of_an_exchange_is_no_cause(agent_of: AgentOf, here: Site, there: Site) -> None:

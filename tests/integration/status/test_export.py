@@ -74,7 +74,7 @@ def test_cuts_a_crash_and_a_stop_are_in_the_files(
     eventually(lambda: opened(directory) == 2, what="it is written that it runs again: a kill takes what isn't")
     agent.kill()
     agent.start()
-    eventually(lambda: agent.history(*link).count("running") == 3, 20, what="the link runs again")
+    eventually(lambda: agent.history(*link).count("running") == 3, what="the link runs again")
     assert agent.terminate() == 0
 
     first, second = runs(directory)

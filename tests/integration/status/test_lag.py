@@ -192,7 +192,7 @@ def test_a_prefetch_that_is_too_small_for_the_path_is_named_as_what_holds_a_link
             for cause in get(agent, "/api/causes")["causes"]
         )
 
-    eventually(is_named, 40, what="the prefetch is named")
+    eventually(is_named, what="the prefetch is named")
     network.delay(0)
 
 

@@ -102,7 +102,7 @@ def test_no_word_of_it(agent_of: AgentOf, broker: Node, here: Site, there: Site,
         found = {link["upstream"]: link["status"] for link in get(agent, "/api/links")}
         return len(found) == 9 and found["good"] == "running" and "starting" not in found.values()
 
-    eventually(settled, 30, what="nine links are what they can be", ignoring=OSError)
+    eventually(settled, what="nine links are what they can be", ignoring=OSError)
     there.publish(["m"])
     assert here.take(1) == ["m"]
     told = [*answers(agent), *streamed(agent), *commands(agent)]
@@ -138,7 +138,7 @@ def answers(agent: Agent) -> Iterator[str]:
 def asked(agent: Agent, path: str, method: str, token: str) -> str:
     request = urllib.request.Request(url(agent) + path, method=method, headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return f"{answer.headers}{answer.read().decode()}"
     except urllib.error.HTTPError as error:
         with error:

@@ -13,7 +13,7 @@ from agent.pipeline.findings.report_tables import IDENTITY, ReportTables
 from agent.pipeline.schema import SECOND
 from agent.pipeline.window import Bounds
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 DAY = 24 * 3600 * SECOND
 WINDOW = Bounds(10 * DAY, 12 * DAY)

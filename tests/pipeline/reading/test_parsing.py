@@ -11,7 +11,7 @@ from agent.core.export_event import SCHEMA
 from agent.pipeline.reading import parsing
 from tests.pipeline.lines import line, of_standby
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 ONE = json.dumps(line(1, "running")).encode()
 BRACES = json.dumps(line(2, "backoff", error='in {"a": {}} {} and },{')).encode()

@@ -11,7 +11,7 @@ from agent.pipeline.reading.thinning import settled
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline.lines import BOUNDS, START, heartbeats, line, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 END = 1800.0
 Line = dict[str, Any]

@@ -22,7 +22,7 @@ from agent.pipeline.tables.traffic import account, with_other_consumers
 from tests.pipeline.lines import START, heartbeats, line, write
 from tests.pipeline.tables.counting import WITHIN, gains, placed_gains
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 COLUMNS = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
 

@@ -12,7 +12,7 @@ from agent.pipeline.tables.intervals import agent_reports, intervals, link_attri
 from agent.pipeline.window import Bounds, micros
 from tests.pipeline.lines import START, heartbeats, line, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 END = 1200.0
 Span = tuple[float, float, str]

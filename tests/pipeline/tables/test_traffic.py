@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.lines import heartbeats, line
 from tests.pipeline.tables.counting import gains
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 
 def test_counts_begin_anew_with_an_agent_that_did_not_know_its_group_yet(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agent.pipeline.job import run
 from agent.pipeline.schema import FAILURE_FIELDS, TABLES
 from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
-pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 ODD = "a{b}[c]*?%20 d"  # a path that looks like a pattern
 HOUR = 3600
