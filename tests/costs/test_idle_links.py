@@ -34,7 +34,6 @@ def bindings() -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 def test_what_a_thousand_links_cost(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo) -> None:
     here.queue()
     furnish(here, bindings=[each | {"vhost": here.vhost} for each in bindings()])

@@ -42,7 +42,6 @@ from importlib.metadata import distributions
 print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions()}))
 """
 # A container is a copy of all its files, and Spark starts uncompiled.
-pytestmark = pytest.mark.timeout(300)
 # What a container engine does: a process space of its own, nothing to write to, and no way back to root.
 AS_FIRST_PROCESS: Final = """
 mount --bind "$1" "$1"

@@ -53,7 +53,6 @@ def shovel(source: Site, destination: Site) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.versions
 def test_its_objects_are_links_once_the_plugins_are_disabled(
     borrowed: Borrowed, second_broker: Node, site_on: SiteOn, agent_of: AgentOf

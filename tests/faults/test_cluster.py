@@ -77,7 +77,6 @@ def ends(lab: Lab) -> Iterator[Ends]:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_node_of_a_cluster(scene: Scene, fault: Fault) -> None:
     put_through(scene, fault)

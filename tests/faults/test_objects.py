@@ -10,7 +10,6 @@ from tests.faults.scene import Scene
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("fault", OF_OBJECTS, ids=lambda fault: fault.name)
 def test_what_changes_in_the_midst_of_traffic(scene: Scene, fault: Fault) -> None:
     put_through(scene, fault)

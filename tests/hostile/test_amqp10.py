@@ -15,7 +15,6 @@ from tests.hostile.test_shovels import all_of
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
 SECONDS: Final = 3.0
 COUNT: Final = 50
 PATIENCE: Final = 5  # seconds for an answer

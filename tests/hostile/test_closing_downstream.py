@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-import pytest
-
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.methods import Call
 from tests.hostile.peer import HostileBroker, Peer
@@ -16,8 +14,6 @@ from tests.integration.federation.sites import X
 from tests.integration.status.asking import get
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 POISON: Final = b"p"
 INTERNAL_ERROR: Final = 541

@@ -8,8 +8,6 @@ import json
 from contextlib import ExitStack
 from typing import Any, Final
 
-import pytest
-
 from agent.amqp.connect import connect
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Call
@@ -23,7 +21,6 @@ from tests.integration.federation.sites import policies
 from tests.integration.status.asking import get, url
 from tests.lab.waiting import DEADLINE, eventually
 
-pytestmark = pytest.mark.timeout(120)
 SECRET: Final = "s3cret"
 ENCODED: Final = base64.b64encode(f"\0hostile\0{SECRET}".encode()).decode()
 ECHO: Final = f"\x1b[2J\u202e{SECRET} in {ENCODED}"

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.hostile.scene import Scene
 from tests.integration.federation.sites import federated
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
 ENDPOINTS = 12  # more than asyncio has threads for what blocks
 
 

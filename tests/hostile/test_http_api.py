@@ -16,7 +16,6 @@ from tests.integration.status.asking import get, metric
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
 MANAGED: Final = {"definitions": {"management": True}}
 FIRST: Final = (
     "endless list", "endless blanks", "nested", "10**400", "large argument", "many parameters", "gzip", "no name",

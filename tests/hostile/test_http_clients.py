@@ -20,8 +20,6 @@ from tests.lab.waiting import DEADLINE, eventually
 DESCRIPTORS: Final = 256
 FLOODED: Final = 300  # connections before the links are cut, more than there are descriptors
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_hostile_clients_of_all_kinds_take_nothing_from_links(scene: Scene, lab: Lab) -> None:
     endure(scene, lab, *CLIENTS.values())

@@ -14,8 +14,6 @@ from tests.integration.federation.sites import X, federated, policies
 from tests.integration.status.asking import get
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
-
 HARMLESS: Final = tuple(Message(b"%04d" % number) for number in range(20))
 CUT_OR_LONG: Final = (Message(b"bad", class_id=61), Message(b"bad", b"\x80\0\x09abc"), Message(b"bad", b"\x10\0\2zz"))
 UNREADABLE_HEADERS: Final = tuple(

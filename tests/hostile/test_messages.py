@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.hostile.misbehaviours import different_hop_arrays, skipped_delivery_tags
 from tests.hostile.peer import HostileBroker
 from tests.hostile.scene import Scene
 from tests.lab.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 KEPT = 60.0  # MiB at most, of 115 that come
 

@@ -11,7 +11,6 @@ from tests.hostile.misbehaviours import MISBEHAVIOURS
 from tests.hostile.peer import HostileBroker
 from tests.hostile.scene import Scene
 
-pytestmark = pytest.mark.timeout(240)
 SECONDS: Final = 0.5
 FLOODS: Final = ("consumer_cancels", "heartbeats")
 """Go on while the agent is told to stop. Of the others it has closed the connection by itself, or they are silent:

@@ -21,7 +21,6 @@ from tests.integration.federation.sites import Site
 from tests.integration.status.asking import get, metric
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
 NESTED: Final = 1200
 HUGE: Final = {"n": 10**400}
 FIRST: Final = ("nested exchange", "binding")

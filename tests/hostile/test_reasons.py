@@ -6,8 +6,6 @@ import time
 from contextlib import ExitStack
 from typing import Any, Final
 
-import pytest
-
 from tests.hostile import misbehaviours
 from tests.hostile.peer import HostileBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -15,8 +13,6 @@ from tests.integration.federation.running import Named
 from tests.integration.federation.sites import policies
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 PATIENCE: Final = 5  # seconds for an answer
 WATCHED: Final = 8.0

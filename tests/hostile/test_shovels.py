@@ -14,7 +14,6 @@ from tests.hostile.shovel_misbehaviours import DESTINATIONS, FLOOD, JUNK, SOURCE
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
 SECONDS: Final = 1.0
 COUNT: Final = 50
 

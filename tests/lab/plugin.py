@@ -13,8 +13,6 @@ from tests.lab.session import JOINED, LAB, lab_of
 
 COSTS: Final = pytest.StashKey[Costs]()
 BOOTED: Final = ("broker", "second")
-LEAST: Final = 400
-"""Seconds that every test has, however few it usually needs: machines are slow more often than tests hang."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,13 +31,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.stash[COSTS] = Costs.counting()
     for name in BOOTED:
         lab_of(session.config).shared(name, ready=False)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        own = item.get_closest_marker("timeout")
-        if own is None or own.args[0] < LEAST:
-            item.add_marker(pytest.mark.timeout(LEAST), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -116,7 +116,6 @@ def test_the_same_seed_is_the_same_run(forks: Forks) -> None:
     assert begun.stdout.splitlines()[1:] == [f"{seed} {digest}" for seed, digest in together.digests.items()]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("safeguard", "first"), SAFEGUARDS.items(), ids=SAFEGUARDS)
 def test_a_safeguard_that_is_taken_out_is_missed(forks: Forks, safeguard: str, first: int) -> None:
     assert_missed(forks, safeguard, first)

@@ -14,8 +14,6 @@ from tests.lab.waiting import eventually
 
 LARGE = {"x": "y" * 200_000}
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_a_binding_that_fits_into_no_frame_is_left_out_and_named(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange("fed.x", "headers").queue(name="x").bind("small", name="x", exchange="fed.x", arguments={"a": "b"})

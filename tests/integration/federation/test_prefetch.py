@@ -33,7 +33,6 @@ def tell(agent: Agent, action: str) -> None:
     ask(agent, f"/api/links/{found['id']}/{action}", "POST")
 
 
-@pytest.mark.timeout(400)  # aio-pika takes a good part of a minute of CPU for so many, here and there
 @pytest.mark.parametrize("kind", ["classic", thorough("quorum")])
 @pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(

@@ -63,7 +63,6 @@ def take_all(here: Site, there: Site, bodies: list[str]) -> None:
     assert there.take(len(bodies), queue="brought") == bodies
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("release", RELEASES)
 def test_an_upstream_restarts(
     agent_of: AgentOf, here: Site, borrowed: Borrowed, site_on: SiteOn, *, proxy_to: ProxyTo, release: str | None
@@ -109,7 +108,6 @@ def check_unexpected(agent: Agent) -> None:
     assert agent.told("unexpected error") == []
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_downstream_restarts(
     agent_of: AgentOf, there: Site, borrowed: Borrowed, site_on: SiteOn, release: str | None

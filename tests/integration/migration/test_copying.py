@@ -119,7 +119,6 @@ def test_a_rehearsal_leaves_nothing_and_says_what_it_needs(migrated: MigrationSc
     assert "secret-password" not in ran.err + ran.out
 
 
-@pytest.mark.timeout(300)  # deleting so many takes a busy broker a minute and more
 def test_a_copy_that_is_killed_is_repeated(migrated: MigrationScene, tmp_path: Path) -> None:
     """However far it came, what it did is found."""
     migrated.fill(queues := 300)

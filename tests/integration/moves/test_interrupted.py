@@ -22,7 +22,6 @@ from tests.lab.waiting import DEADLINE, eventually
 IN_FLIGHT = 1_000  # the prefetch that a move begins with
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("kind", "count"), [("classic", 5_000), ("quorum", 5_000)])
 def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
     count: int, kind: str, here: Site, there: Site, proxy_to: Callable[[Node], Proxy], moves: Moves
@@ -32,7 +31,6 @@ def test_signals_and_a_cut(  # noqa: PLR0917 - fixtures
 
 @pytest.mark.versions
 @pytest.mark.thorough
-@pytest.mark.timeout(400)
 def test_signals_and_a_cut_on_the_newest_release(
     site_on: SiteOn, broker_on: Callable[..., Node], proxy_to: Callable[[Node], Proxy], moves: Moves
 ) -> None:

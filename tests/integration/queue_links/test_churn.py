@@ -33,7 +33,7 @@ GROWTH: Final = 40.0  # MiB, however long it goes on
 LATENCY: Final = 0.5  # of a tenth of all messages: a busy machine falls behind with all these queues
 PAUSE: Final = 0.02
 
-pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
+pytestmark = pytest.mark.timeout(400 + 2 * SECONDS)
 
 
 def shown(agent: Agent, path: str) -> str:

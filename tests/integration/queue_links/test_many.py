@@ -29,7 +29,7 @@ MEMORY: Final = 200.0  # MiB
 IDLE: Final = 10.0
 DEADLINE: Final = 120.0 + COUNT / 10
 
-pytestmark = pytest.mark.timeout(60 + 2 * DEADLINE)
+pytestmark = pytest.mark.timeout(400 + 2 * DEADLINE)
 
 
 def cpu_seconds(pid: int) -> float:

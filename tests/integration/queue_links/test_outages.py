@@ -123,7 +123,6 @@ def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
 
 
 @pytest.mark.versions
-@pytest.mark.timeout(200)
 def test_a_link_below_that_was_connected_to_a_node_that_is_killed(agent_of: AgentOf, there: Site, lab: Lab) -> None:
     """No event reports its end, and the list of another node has it for minutes."""
     lost, node, _ = Cluster.of(lab, release=SID).start().nodes

@@ -30,7 +30,7 @@ RESETS: Final = 20
 PART: Final = MESSAGES // (RESETS + 5)
 PATIENCE: Final = DEADLINE + MESSAGES / 200
 
-pytestmark = pytest.mark.timeout(60 + 2 * PATIENCE)
+pytestmark = pytest.mark.timeout(400 + 2 * PATIENCE)
 
 log = logging.getLogger(__name__)
 

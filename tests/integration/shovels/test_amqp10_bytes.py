@@ -44,7 +44,6 @@ def test_a_user_id_whose_section_is_described_in_full(agent_of: AgentOf, here: S
     assert agent.history(*named(here)) == ["running"]
 
 
-@pytest.mark.timeout(120)
 def test_an_annotation_that_the_core_refuses(
     agent_of: AgentOf, here: Site, core: Amqp10, broker_on: Callable[..., Node], site_on: SiteOn
 ) -> None:

@@ -31,7 +31,6 @@ def native(ten: Amqp10, source: str, destination: str, **keys: Any) -> dict[str,
     return ten.end("src", source) | ten.end("dest", destination) | {"src-uri": uri, "dest-uri": uri} | written
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.thorough
 @pytest.mark.parametrize("release", [None, pytest.param(IN_CORE, marks=pytest.mark.versions)])
 def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed, release: str | None) -> None:
@@ -64,7 +63,6 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed
     assert site.take(10, queue="src2") == numbered(10, start=20)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ten", "kind", "end"),

@@ -78,7 +78,6 @@ def test_dead_letters_tell_where_they_died(agent_of: AgentOf, here: Site, core: 
     assert (death["queue"], death["reason"], death["count"], death["routing-keys"]) == ("dies", "expired", 1, ["dies"])
 
 
-@pytest.mark.timeout(180)
 def test_an_alarm_at_the_source(agent_of: AgentOf, here: Site, site_on: SiteOn, borrowed: Borrowed) -> None:
     """To take messages away is what helps. The broker takes no requests then, so how many wait isn't shown."""
     ten = Amqp10(site_on(borrowed(release=IN_CORE)), is_in_core=True)

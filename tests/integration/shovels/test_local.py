@@ -205,7 +205,6 @@ def test_the_other_end_speaks_1_0(agent_of: AgentOf, core: Amqp10, end: str) -> 
     assert own.take(500, queue="dest") == numbered(500)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.thorough
 @pytest.mark.versions
 def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed) -> None:

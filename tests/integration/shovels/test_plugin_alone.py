@@ -34,7 +34,6 @@ def delete(agent: Agent, site: Site, name: str = SHOVEL, token: str | None = Non
         return error.code, json.loads(error.read())["error"]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.thorough
 def test_the_agent_stands_aside_and_takes_over_and_a_shovel_is_deleted_over_http(
     agent_of: AgentOf, borrowed: Borrowed, there: Site

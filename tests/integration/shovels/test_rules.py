@@ -79,7 +79,6 @@ def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
     assert agent.history(*named(here)).count("running") == 1
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.thorough
 @pytest.mark.parametrize("limit", [{"messages": 7}, {"messages": 1_000}, {"bytes": 1_000_000}])
 def test_a_limit_is_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Site, limit: dict[str, int]) -> None:

@@ -28,8 +28,6 @@ RELEASES: Final = [None, pytest.param("sid", marks=pytest.mark.versions)]
 
 ProxyTo = Callable[[Node | int], Proxy]
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(params=RELEASES)
 def stream_site(

@@ -90,7 +90,6 @@ def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 def test_what_is_held_goes_back_once_it_fails(
     standby: StandbyScene, api: HostileApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

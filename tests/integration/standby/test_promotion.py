@@ -46,7 +46,6 @@ def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScen
 
 
 @pytest.mark.versions
-@pytest.mark.timeout(400)
 def test_the_way_back_from_a_failover(
     standby_on: Callable[[str | None, str | None], StandbyScene], proxy_to: Callable[[Node | int], Proxy]
 ) -> None:
@@ -85,7 +84,6 @@ def test_the_way_back_from_a_failover(
 
 
 @pytest.mark.versions
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None), ("sid", "sid")])
 def test_a_switchover_between_releases(
     standby_on: Callable[[str | None, str | None], StandbyScene], source_release: str | None, release: str | None
@@ -94,7 +92,6 @@ def test_a_switchover_between_releases(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
     switch_over(standby)
 
