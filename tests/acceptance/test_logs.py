@@ -12,7 +12,7 @@ import yaml
 
 from tests.acceptance.command import COMMAND, federation_agent
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SECRET = "s3ntinel"
 
@@ -32,7 +32,7 @@ def logged(lab: Lab, folder: Path, *arguments: str, log: dict[str, Any] | None =
     try:
         eventually(lambda: until in (folder / "log").read_text(), what=f"{until!r} in the log")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(DEADLINE) == 0
     finally:
         process.kill()
         process.wait()

@@ -26,7 +26,7 @@ from tests.deploy.test_systemd import MOST_EXPOSED, systemd_analyze
 from tests.integration.federation.sites import Site
 from tests.lab import processes
 from tests.lab.lab import Lab, accepts
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 __all__ = ["sites"]
 
@@ -280,10 +280,10 @@ def assert_federates(command: list[str], port: int, log: Path, *, lab: Lab, site
         there.publish(["one", "two"])
         assert here.take(2) == ["one", "two"]
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(DEADLINE) == 0
     except AssertionError as error:
         error.add_note(log.read_text())
         raise
     finally:
         processes.end(f"{MARK}={here.vhost}")
-        process.wait(20)
+        process.wait(DEADLINE)

@@ -19,7 +19,6 @@ from tests.lab.waiting import DEADLINE, eventually
 
 ANSWERED_WITHIN: Final = 1.0  # seconds, for any HTTP request
 MEMORY: Final = 150.0  # MiB more than before, at most
-STOPPED_WITHIN: Final = 60.0  # otherwise it doesn't stop at all
 GOOD: Final = "good.q"
 
 
@@ -114,9 +113,7 @@ class Scene:
         return time.monotonic() - begun
 
     def stop(self) -> None:
-        begun = time.monotonic()
-        assert self.agent.terminate() == 0
-        assert time.monotonic() - begun < STOPPED_WITHIN
+        assert self.agent.terminate() == 0, "within 25 seconds, or its exit status says that it gave up"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from agent.definitions.sources.load import load_configuration
 from tests.acceptance.command import federation_agent
 from tests.integration.check.pair import ORIGIN, Pair, memory_alarm
 from tests.lab.lab import Lab
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 from tests.tiers import thorough
 
 Running = Callable[[Pair], None]
@@ -35,7 +35,7 @@ def running(lab: Lab) -> Iterator[Running]:
     yield start
     for each in started:
         each.send_signal(9)
-        each.wait(20)
+        each.wait(DEADLINE)
 
 
 async def deliver(pair: Pair, user: str = "guest", password: str = "guest") -> list[Finding]:

@@ -9,7 +9,7 @@ from agent.core.addresses.expiry import certificate_expiry
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import policies
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SAMPLE = re.compile(r"^federation_agent_certificate_expiry_timestamp_seconds\{(.*)\} (\S+)$", re.MULTILINE)
 DAY = 86_400
@@ -29,7 +29,7 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
     agent.start().wait_for("running", (here.vhost, "fed.x", "origin"))
 
     def told() -> dict[tuple[str, ...], float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=DEADLINE) as answer:
             found = SAMPLE.findall(answer.read().decode())
         return {tuple(re.findall(r'="([^"]*)"', labels)): float(value) for labels, value in found}
 

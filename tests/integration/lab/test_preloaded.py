@@ -12,13 +12,14 @@ import pytest
 
 from tests.lab.lab import Lab
 from tests.lab.preloaded import Started
+from tests.lab.waiting import DEADLINE
 
 
 def test_its_output_and_its_status(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("agent: {}\n")
     log = tmp_path / "log"
     process = lab.agents.start(["run", "-c", tmp_path / "bad.yaml"], output=log)
-    assert process.wait(20) == 2
+    assert process.wait(DEADLINE) == 2
     assert process.wait(0) == process.poll() == 2
     assert "bad.yaml" in log.read_text()
 
@@ -36,7 +37,7 @@ def test_it_is_ended_by_signals(lab: Lab, tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
         process.send_signal(number)
-        ended[number] = process.wait(20)
+        ended[number] = process.wait(DEADLINE)
         process.send_signal(number)  # too late, and harmless
     assert ended == {signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
 

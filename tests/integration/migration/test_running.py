@@ -46,7 +46,7 @@ def running(migrated: MigrationScene, process: Started) -> Iterator[None]:
     try:
         yield
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, output(migrated)
+        assert process.wait(DEADLINE) == 0, output(migrated)
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL)

@@ -23,7 +23,7 @@ from tests.lab.amqp10_client import PYTHON
 from tests.lab.cluster import Cluster
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.ports import Ports
-from tests.lab.waiting import eventually
+from tests.lab.waiting import DEADLINE, eventually
 
 SENDER: Final = """
 import sys
@@ -48,7 +48,7 @@ async def test_what_waits_and_who_holds_it(clients: Clients) -> None:
             got.set()
 
         tag = await queue.consume(hold)
-        await asyncio.wait_for(got.wait(), 20)
+        await asyncio.wait_for(got.wait(), DEADLINE)
         assert await clients.verdict("orders") == (
             "not yet",
             f"2 wait, 1 unacknowledged by consumer {tag!r} of host 127.0.0.1 (user {clients.user})",
@@ -269,7 +269,7 @@ def amqp10_sender(scene: MigrationScene) -> Iterator[None]:
         assert sender.stdout is not None
         assert sender.stdout.readline() == b"attached\n"
         yield
-        sender.communicate(timeout=60)
+        sender.communicate(timeout=DEADLINE)
 
 
 @contextmanager

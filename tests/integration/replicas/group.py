@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from agent.core.model import LinkKind
 from agent.core.replicas.slots import SLOTS, slot_of
@@ -14,6 +14,8 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies, upstreams
 from tests.integration.shovels.shoveling import ask, shovel
 from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
+
+STANDSTILL: Final = "the agent stood still"
 
 
 def federated(here: Site, there: Site, count: int) -> dict[str, Any]:
@@ -80,6 +82,11 @@ def wait_shared(agents: Sequence[Agent], count: int, deadline: float = DEADLINE)
     except NeverHappenedError as error:
         shown = [{name: (each["status"], each["error"]) for name, each in links(agent).items()} for agent in agents]
         raise AssertionError(f"{error}; the agents show {shown}") from error
+
+
+def stood_still(agents: Sequence[Agent]) -> bool:
+    """A busy machine gave one of them no CPU for so long that the others took its links over."""
+    return any(agent.told(STANDSTILL) for agent in agents)
 
 
 def wait_all_run(agents: Sequence[Agent], count: int, deadline: float = DEADLINE) -> None:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.replicas.group import (
+    STANDSTILL,
     federated,
     links,
     loads,
     replicas,
     run_by,
     shoveled,
+    stood_still,
     wait_all_run,
     wait_shared,
 )
 from tests.lab.user_program import numbered
-from tests.lab.waiting import eventually
+from tests.lab.waiting import eventually, holds_within
 
 COUNT = 10
-STOOD_STILL = "the agent stood still"
+TAKEN_OVER = 10.0  # five are promised; other tests have the cores, too
 
 
 def test_links_are_shared_evenly_again_when_agents_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -43,11 +43,6 @@ def test_links_are_shared_evenly_again_when_agents_come_and_go(agent_of: AgentOf
     wait_shared([first, second], COUNT)
     assert before[0] <= run_by(first) or stood_still(agents)
     assert before[1] <= run_by(second) or stood_still(agents)
-
-
-def stood_still(agents: Sequence[Agent]) -> bool:
-    """A busy machine gave one of them no CPU for so long that the others took its links over."""
-    return any(agent.told(STOOD_STILL) for agent in agents)
 
 
 def test_each_agent_shows_who_runs_a_link(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -76,9 +71,17 @@ def test_a_killed_agents_links_run_elsewhere_soon(agent_of: AgentOf, here: Site,
     first, second = agents = replicas(agent_of, here, shoveled(here, there, 6), 2)
     for agent in agents:
         agent.start()
-    wait_shared(agents, 6)
-    second.kill()
-    wait_all_run([first], 6)
+
+    def attempt() -> float:
+        wait_shared(agents, 6)
+        second.kill()
+        begun = time.monotonic()
+        wait_all_run([first], 6)
+        took = time.monotonic() - begun
+        second.start()
+        return took
+
+    holds_within(TAKEN_OVER, attempt)
 
 
 def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
@@ -101,7 +104,7 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     for number in range(4):
         assert here.take(1000, queue=f"dest{number}") == bodies
     wait_shared(agents, 8)
-    second.wait_told(STOOD_STILL)
+    second.wait_told(STANDSTILL)
     why = "the agent stood still for so long that another agent"
     eventually(lambda: why in second.log.read_text(), what="its links say so")
     blamed = second.log.read_text()

@@ -70,7 +70,7 @@ def test_the_way_back_from_a_failover(
         source.wait_depth(3 if queue.startswith(("federation: orders", "federation: audit")) else 0, queue)
     [of_orders] = [each for each in of_links if each.startswith("federation: orders -> ")]
     ends = ("--from", source.uri, "--queue", of_orders, "--to", standby.here.uri, "--to-exchange", "orders")
-    ran = standby.lab.agents.run(("move", *ends), cwd=standby.directory, environment={}, deadline=60)
+    ran = standby.lab.agents.run(("move", *ends), cwd=standby.directory, environment={}, deadline=DEADLINE)
     assert (ran.status, "taken 3 = moved 3" in ran.out) == (0, True), ran
     for queue in of_links:
         source.delete_queue(queue)
