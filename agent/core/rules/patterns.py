@@ -98,9 +98,8 @@ class TimedPattern:
         except ValueError as error:  # the possible nesting depends on the depth of the caller's stack
             self.problem = str(error)
         extra = max(0.0, budget.clock() - begun - COMPILED - COMPILED_LETTER * len(text))
-        extra = min(extra, PER_PATTERN)  # what is longer is Python collecting its garbage: nothing so long is compiled
-        self._left -= extra
-        budget.take(extra)
+        # What is longer is Python collecting its garbage, as nothing so long is compiled: no fault of this pattern.
+        budget.take(min(extra, PER_PATTERN))
 
     def matches(self, name: str) -> bool | None:
         """True if the pattern matches the name; None if that isn't known: it can't be used, or its time is used up."""

@@ -136,6 +136,22 @@ def test_a_thousand_ordinary_patterns_are_judged() -> None:
     assert not any(each.problem for each in patterns)
 
 
+def test_a_pattern_is_not_slow_because_garbage_was_collected_while_it_was_compiled() -> None:
+    now = 0.0
+
+    class Collecting(Pattern):
+        __slots__ = ()
+
+        def __init__(self, text: str) -> None:
+            nonlocal now
+            super().__init__(text)
+            now += 0.5
+
+    found = TimedPattern("^a", TimeBudget(lambda: now).of_vhost(), compile_=Collecting)
+    assert found.matches("a") is True
+    assert found.problem is None
+
+
 def test_what_a_name_takes_now_and_then_is_made_up_for_by_others() -> None:
     """A hundred policies and a thousand names: a few of them are interrupted by what else the process does."""
     now = 0.0
