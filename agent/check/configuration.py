@@ -125,8 +125,10 @@ class _Check:
         standby = await standby_check(self._configuration, context)
         accounts = accounts_of(context, exchanges, [] if standby is None else standby.needs())
         visible = None if found is None else found.reading.visible
-        made = frozenset[str]() if standby is None else await standby.made(visible)
-        tried = [each for each in attempts if not _lacks_one_of(made, each)]
+        to_be_made = frozenset[str]()
+        if standby is not None and found is not None:
+            to_be_made = await standby.to_be_made(found.reading)
+        tried = [each for each in attempts if not _is_about_missing(to_be_made, each)]
         self._findings += await _all(_judge_unreachable(tried, accounts, context))
         for each in attempts:
             if each.broker is not None:
@@ -140,7 +142,7 @@ class _Check:
         ends = [end for each in context.links for end in (each.source, each.destination)]
         self._findings += judge_given_apis(apis.given, dict.fromkeys([*(each.endpoint for each in attempts), *ends]))
         if standby is not None:
-            self._findings += await _all(standby.judge(visible))
+            self._findings += await _all(standby.judge(visible, to_be_made))
         await self._ask(context, accounts, found, attempts)
         self._findings += [] if trial is None else await _all(trial(context))
         return CheckResult(tuple(in_order(self._findings)), tuple(attempts), context)
@@ -249,8 +251,8 @@ async def _judge_clock_of(api: BrokerApi) -> AsyncIterator[Finding]:
             yield each
 
 
-def _lacks_one_of(vhosts: frozenset[str], each: Attempt) -> bool:
-    """True if what it found is that one of these vhosts isn't there downstream."""
+def _is_about_missing(vhosts: frozenset[str], each: Attempt) -> bool:
+    """True if the attempt failed as one of these vhosts isn't there downstream."""
     is_absent = each.error is not None and each.error.failure.kind is FailureKind.NO_VHOST
     return is_absent and each.endpoint.where == DOWNSTREAM and each.endpoint.default_vhost in vhosts
 

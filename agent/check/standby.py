@@ -21,6 +21,7 @@ from agent.core.standby.copies import STREAM
 from agent.core.standby.settings import StandbySettings
 from agent.core.text import counted
 from agent.definitions.sources.load import Configuration
+from agent.downstream.reading import Reading
 from agent.links.ends import DOWNSTREAM
 
 MOST_JUDGED: Final = 100  # exchanges, and queues, of a vhost
@@ -67,16 +68,16 @@ class StandbyCheck:
         brokers = (each for end, found in self.context.brokers.items() if end.where == where for each in found)
         return any(each.asks_for_configure for each in brokers)
 
-    async def made(self, visible: frozenset[str] | None) -> frozenset[str]:
+    async def to_be_made(self, reading: Reading) -> frozenset[str]:
         """The vhosts that the agent makes once it runs. The broker gives permissions in them to the user of the HTTP
         API, so links have to log in as that one."""
         own = self.context.apis.own
         tags = None if own is None else await own.tags()
         users = {uri.login[0] for uri in self.context.apis.downstream}
         may_make = tags is not None and "administrator" in tags and users == {self.users[1]}
-        return frozenset(self.settings.vhosts.keys() - visible) if may_make and visible is not None else frozenset()
+        return reading.followed - reading.visible if may_make and reading.visible is not None else frozenset()
 
-    async def judge(self, visible: frozenset[str] | None) -> AsyncIterator[Finding]:
+    async def judge(self, visible: frozenset[str] | None, to_be_made: frozenset[str]) -> AsyncIterator[Finding]:
         """`visible` are the vhosts of the standby, None if they can't be listed."""
         own = self.context.apis.own
         for api, user in zip((self.source, own), self.users, strict=True):
@@ -92,7 +93,7 @@ class StandbyCheck:
                 message = f"there is no vhost {', '.join(map(repr, absent))}, and user {user!r} may not make it"
                 fix = " && ".join(f"rabbitmqctl add_vhost {quote(vhost)}" for vhost in absent)
                 yield Finding.error(Topic.PERMISSIONS, api.where, message, fix)
-        for vhost in sorted(await self.made(visible)):
+        for vhost in sorted(to_be_made):
             message = f"there is no vhost {vhost!r} yet: the agent makes it when it runs"
             yield Finding.note(Topic.DEFINITIONS, DOWNSTREAM, message)
         number = sum(map(len, self.chosen.values()))

@@ -128,7 +128,7 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
         client.overview(), client.vhosts(), read_native_links(client), read_native_shovels(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
-    followed, lost = await _take_standby(configuration, client, keeper)
+    followed, has_failed_over = await _take_standby(configuration, client, keeper)
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
     parameters = keeper.in_force(DefinitionSource.PARAMETERS).definitions
@@ -143,7 +143,8 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
         native_links=native.links | shovels.of_plugin(parameters),
         visible=frozenset(names),
         unseen=unseen,
-        lost=lost,
+        followed=followed,
+        has_failed_over=has_failed_over,
         identity=identity,
         problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
@@ -161,18 +162,17 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
 
 async def _take_standby(
     configuration: Configuration, client: ManagementClient, keeper: Keeper
-) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+) -> tuple[frozenset[str], bool]:
     """A standby has its links until it is promoted; which is noted on the broker, where any host can do it. Returns the
-    vhosts that are followed, and those that lost their source, with the upstream."""
+    vhosts that are followed, and whether it was promoted without its source."""
     standby, definitions = configuration.settings.standby, configuration.definitions
     noted = None if standby is None else await client.global_parameter(PROMOTED)
     if standby is not None and noted is None:
         keeper.take(DefinitionSource.STANDBY, lambda: SourceReading(standby.links(definitions)))
-        return frozenset(standby.vhosts), frozenset()
+        return frozenset(standby.vhosts), False
     keeper.forget(DefinitionSource.STANDBY)
     is_exact = isinstance(noted, dict) and noted.get(HOW) == SWITCHOVER
-    lost = [] if standby is None or is_exact else [(vhost, standby.of) for vhost in standby.vhosts]
-    return frozenset(), frozenset(lost)
+    return frozenset(), noted is not None and not is_exact
 
 
 @dataclass(frozen=True, slots=True)

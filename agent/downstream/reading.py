@@ -46,7 +46,8 @@ class Reading:
     warnings: tuple[Problem, ...] = ()
     visible: frozenset[str] | None = None  # None if vhosts can't be listed
     unseen: frozenset[str] = frozenset()
-    lost: frozenset[tuple[str, str]] = frozenset()  # vhost and upstream of a standby after a failover
+    followed: frozenset[str] = frozenset()  # vhosts of a standby that isn't promoted
+    has_failed_over: bool = False
     problems: tuple[Problem, ...] = ()  # of single vhosts: what can't be read there stays unchanged
     identity: str | None = None  # independent of the cluster's name; None if unknown
 

@@ -174,7 +174,7 @@ class Supervisor:
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
             bindings = await self._read_bindings(wanted.values())
             self._renew_passwords(wanted, kinds)
-            seen = DownstreamSeen(reading.states, reading.native_links, reading.sees, reading.lost)
+            seen = DownstreamSeen(reading.states, reading.native_links, reading.sees, reading.has_failed_over)
             async for change in in_slices(reconcile(wanted, self._runners.by_id, seen)):
                 self._execute(change, kinds)
             self._runners.share_with_others(prefers_quorum=prefers_quorum)

@@ -17,6 +17,7 @@ from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import ExchangeLink, Link, NativeLink, QueueLink, ShovelLink, VhostState, native_link
+from agent.core.rules.names import STANDBY
 from agent.errors import Place
 
 Address: TypeAlias = tuple[str, int, str]
@@ -62,8 +63,8 @@ class DownstreamSeen:
     states: Mapping[str, VhostState]
     native_links: Container[NativeLink]
     sees: Callable[[str], bool]  # whether what is missing from a vhost is known to be deleted
-    lost: Container[tuple[str, str]] = frozenset()
-    """Vhosts and upstreams of which what waits upstream is nowhere else, and stays for who looks at it."""
+    has_failed_over: bool = False
+    """What waits for a standby's links is nowhere else, and stays at the lost source for who looks at it."""
 
 
 def reconcile(
@@ -84,9 +85,9 @@ def reconcile(
 def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLink:
     """The end of a link, with the removal of what it built upstream. That stays where the vhost can't be seen, since
     the link may be wanted again, and where another program or another link over the same queue uses it, such as that of
-    a renamed upstream; and after a failover from its upstream."""
+    a renamed upstream; and of a standby after a failover."""
     link = running.link
-    is_lost = isinstance(link, ExchangeLink) and (link.vhost, link.upstream) in seen.lost
+    is_lost = seen.has_failed_over and link.policy.startswith(STANDBY)
     is_needed = native_link(link) in seen.native_links or wanted.have_that_of(link) or not running.may_be_removed
     return EndLink(
         link.id,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent.core.links.reconcile import DownstreamSeen, EndLink, RunLink, SharedQueues, reconcile
 from agent.core.model import CleanupMode, Exchange, Link, LinkSettings, Queue, VhostState, native_link
+from agent.core.rules.names import STANDBY
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
 EXCHANGE, QUEUE, SHOVEL = exchange_link(), queue_link(), shovel_link()
@@ -69,10 +70,10 @@ def test_what_a_link_built_is_removed_unless_somebody_needs_it_or_nobody_can_tel
     assert not ended(EXCHANGE, may_be_removed=False).removes
     assert not ended(EXCHANGE, seen(THERE, EXCHANGE)).removes, "the plugin runs it"
     assert not ended(EXCHANGE, seen(sees=False)).removes, "it may still be defined"
-    for lost, removes in (("/", EXCHANGE.upstream), False), (("/", "another"), True), (("v", EXCHANGE.upstream), True):
-        assert ended(EXCHANGE, replace(seen(), lost={lost})).removes is removes, (
-            "its source is lost, and it holds the rest"
-        )
+    failed_over, of_standby = replace(seen(), has_failed_over=True), replace(EXCHANGE, policy=STANDBY)
+    assert not ended(of_standby, failed_over).removes, "its source is lost, and holds the rest"
+    assert ended(of_standby).removes
+    assert ended(EXCHANGE, failed_over).removes, "it is an operator's own, from the same source perhaps"
 
 
 def test_a_deleted_object_is_told_from_a_deleted_definition() -> None:
