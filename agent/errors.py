@@ -189,7 +189,7 @@ class PermanentError(BrokerError):
 
 
 def joined(failures: Sequence[BrokerError], *kinds: type[BrokerError]) -> BrokerError:
-    """One error for all addresses of a broker: of the first of `kinds` that any of them is. What it comes from is the
+    """One error for all addresses of a broker: of the first of `kinds` that any of them is. Its cause is the
     first that somebody has to fix there, otherwise the first that shows that the broker is away."""
     if len(failures) == 1:
         return failures[0]

@@ -40,9 +40,9 @@ def advice(
         return _grant(tuple(missing), broker, needs)
     if kind is FailureKind.NO_VHOST:
         return _create_vhosts(broker, list(dict.fromkeys(each.vhost for each in failures)))
-    if kind is FailureKind.UNREACHABLE and failures and failures[0].kind is FailureKind.UNRESOLVED:
-        kind = FailureKind.UNRESOLVED
     facts = KINDS[kind]
+    if failures and (own := KINDS[failures[0].kind]).cause is kind and own.advice:
+        facts = own
     if facts.advice_on_links and 0 < len(links) <= _MOST_NAMED:
         return facts.advice_on_links.format(broker=broker, links=" ".join(links))
     if kind is FailureKind.BEHIND and (found := _behind(broker, error, lag)):

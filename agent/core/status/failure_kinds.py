@@ -26,7 +26,7 @@ class KindFacts:
     is_vague: bool = False  # where it is permanent, the cause is the configuration
     outage: FailureKind | None = None  # the kind that it counts as in outages: often none can be made after a loss
     may_recur: bool = False  # several times within minutes
-    differ_in: Literal["object", "user", "error", ""] = ""  # in which failures of the same kind of cause differ
+    differ_in: Literal["object", "user", "error", ""] = ""  # in what failures of one cause differ
 
 
 SLOW_PATH: Final = "look at the downstream's disks and CPU and at the path"
@@ -91,7 +91,11 @@ KINDS: Final = {
         word="unreachable",
         outage=FailureKind.LOST,
     ),
-    FailureKind.NOT_READING: KindFacts(cause=FailureKind.NOT_ANSWERING),
+    FailureKind.NOT_READING: KindFacts(
+        "{broker} takes nothing more of what it is sent: a queue that the error names, or the whole broker, is slow. "
+        "Look there, and at its CPU, memory and disks. The agent tries again by itself.",
+        cause=FailureKind.NOT_ANSWERING,
+    ),
     FailureKind.HEARTBEATS_MISSED: KindFacts(word="heartbeat", cause=FailureKind.NOT_ANSWERING),
     FailureKind.LOST: KindFacts(
         "The network or {broker} ended the connection; the agent tries again by itself. If it lasts, read its log.",

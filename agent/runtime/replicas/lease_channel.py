@@ -285,7 +285,7 @@ class LeaseChannel:
         down."""
         slot = next((slot for slot, each in self._tags.items() if each == tag), None)
         if slot is None:
-            self._connection.wire.abort(TransientError(f"{self._connection.where}: the agent's own queue was deleted"))
+            self._connection.wire.abort(TransientError("the agent's own queue was deleted"))
             return
         del self._tags[slot]
         token = self._on_lost(slot)
@@ -298,7 +298,7 @@ class LeaseChannel:
             await self._declare(slot)
             await _all((self._bind(slot), self._consume(slot)))
         except AgentError as error:
-            self._connection.wire.abort(TransientError(f"{self._connection.where}: a lease can't be restored: {error}"))
+            self._connection.wire.abort(TransientError(f"a lease can't be restored: {error}"))
             return
         if token is None:
             await asyncio.sleep(_HOLDER_FIRST)

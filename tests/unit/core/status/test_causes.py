@@ -222,6 +222,12 @@ def test_a_name_that_the_agents_machine_does_not_know_is_no_broker_that_is_down(
     assert shown.startswith("The name of rabbit.dc9:5672 doesn't resolve on the agent's machine: check DNS there")
 
 
+def test_a_broker_that_reads_nothing_is_not_said_to_say_nothing() -> None:
+    shown = advice(FailureKind.NOT_ANSWERING, "dc1", failures=[Failure(FailureKind.NOT_READING)])
+    assert shown.startswith("dc1 takes nothing more of what it is sent: a queue that the error names")
+    assert "says nothing" in advice(FailureKind.NOT_ANSWERING, "dc1", failures=[Failure(FailureKind.NOT_ANSWERING)])
+
+
 def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -> None:
     running = replace(link(1, Status.RUNNING, None, "", waiting=900), behind_since=NOW - 60)
     fine = link(2, Status.RUNNING, None, "")
