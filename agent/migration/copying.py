@@ -2,7 +2,7 @@
 
 What is there already is found, so each copy can be repeated.
 
- A rehearsal tries a copy in a scratch vhost of the target, and removes it again.
+A rehearsal tries a copy in a scratch vhost of the target, and removes it again.
 """
 
 from __future__ import annotations
