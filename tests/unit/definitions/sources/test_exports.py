@@ -250,7 +250,7 @@ def test_a_large_export_is_read_in_little_time(count: int) -> None:
     ).encode()
     started = time.process_time()
     assert len(complaints(data)) == 1
-    assert time.process_time() - started < count / 2_000
+    assert time.process_time() - started < 1 + count / 2_000
 
 
 JSON = st.recursive(
