@@ -33,7 +33,7 @@ def promtool(*arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "cases", [*OF_ALL, pytest.param("week_alerts.yml", marks=[pytest.mark.thorough, pytest.mark.timeout(400)])]
+    "cases", [*OF_ALL, pytest.param("week_alerts.yml", marks=[pytest.mark.thorough, pytest.mark.timeout(1200)])]
 )
 def test_alerts_fire_when_they_should_and_only_then(cases: str) -> None:
     promtool("test", "rules", CASES / cases)
