@@ -231,7 +231,7 @@ def fill_disk(scene: Scene) -> None:
         while True:
             file.write(bytes(1024))
     assert until(lambda: dropped_events(scene) > 0, DEADLINE), "no event was dropped, so the disk wasn't full"
-    assert scene.agent.told("status export: events are dropped"), "nothing was logged"
+    assert scene.agent.logged("status export: events are dropped"), "nothing was logged"
     filler.unlink()
     before = dropped_events(scene)
     time.sleep(GONE_FOR)
@@ -281,7 +281,7 @@ def exhaust_descriptors(scene: Scene) -> None:
     time.sleep(GONE_FOR)
 
     def changed() -> list[str]:
-        return [line["error"] for line in scene.agent.told("link changed") if line.get("status") == "backoff"]
+        return [line["error"] for line in scene.agent.logged("link changed") if line.get("status") == "backoff"]
 
     assert until(lambda: any("Too many open files" in error for error in changed()), DEADLINE), changed()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)

@@ -26,6 +26,7 @@ RELEASE: Final = os.environ.get("FEDERATION_AGENT_FAULTS_RELEASE") or None
 
 def put_through(scene: Scene, fault: Fault) -> None:
     """Nothing is lost, it flows again in time, and the agent shows what is wrong."""
+    scene.traffic.keep_some()  # so that there is something to flow, however long the fault lasts
     traffic, account = scene.traffic.start(), scene.traffic.account
     assert until(lambda: len(account.delivered) > COUNT // 4, DEADLINE), "nothing flows"
     if fault.drains:
@@ -37,8 +38,9 @@ def put_through(scene: Scene, fault: Fault) -> None:
         assert until(lambda: scene.is_running, FLOWS_AGAIN)
         scene.up.wait_bound("k", deadline=FLOWS_AGAIN)
     traffic.go_on()
-    assert until(lambda: account.first_after(ended) is not None or traffic.is_published, FLOWS_AGAIN), scene.link()
-    flows = (account.first_after(ended) or time.monotonic()) - ended
+    traffic.end()
+    assert until(lambda: account.first_after(ended) is not None, FLOWS_AGAIN), scene.link()
+    flows = (account.first_after(ended) or ended) - ended
     assert until(lambda: traffic.is_published and traffic.is_delivered, 2 * DEADLINE), f"{len(account.missing)} missing"
     write_row(fault, scene, flows, disorder := account.out_of_order(began, ended + flows))
     assert not account.missing

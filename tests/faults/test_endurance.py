@@ -123,7 +123,7 @@ def repeat(scene: Scene, times: int, once: Callable[[int], None], *, each: int =
     assert after.descriptors <= before.descriptors + ONE_MORE, (before, after)
     assert len(after.tasks) <= len(before.tasks), Counter(after.tasks) - Counter(before.tasks)
     assert after.connections <= before.connections + ONE_MORE, (before, after)
-    assert scene.agent.told("unexpected error") == []
+    assert scene.agent.logged("unexpected error") == []
 
 
 def configure(scene: Scene, *, prefetch: int = PREFETCH, pattern: str = r"^fed\.") -> None:

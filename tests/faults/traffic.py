@@ -40,6 +40,8 @@ class Traffic:
         self._ends = threading.Event()
         self._may_publish = threading.Event()
         self._may_publish.set()
+        self._may_end = threading.Event()
+        self._may_end.set()
         self._holds = threading.Event()
         self._threads = [
             threading.Thread(target=lambda work=each: uvloop.run(work()), daemon=True)
@@ -60,6 +62,13 @@ class Traffic:
         self._no_more.set()
         self._threads[0].join(DEADLINE)
         assert not self._threads[0].is_alive()
+
+    def keep_some(self) -> None:
+        """Before it starts: keeps its last messages until it may `end`."""
+        self._may_end.clear()
+
+    def end(self) -> None:
+        self._may_end.set()
 
     def hold(self) -> None:
         """Publishes no more for now, once what it has begun is confirmed: then it `holds`."""
@@ -107,7 +116,7 @@ class Traffic:
             channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
             exchange = await channel.get_exchange(self._exchange, ensure=False)
             while self._has_next() and not self._ends.is_set():
-                if self._may_publish.is_set():
+                if self._may_publish.is_set() and (self._may_end.is_set() or self._count - 1 not in self._batch):
                     async with asyncio.timeout(CONFIRMED_WITHIN):
                         await asyncio.gather(*(self._publish_one(exchange, number) for number in self._batch))
                     self._batch = []

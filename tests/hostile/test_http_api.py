@@ -45,7 +45,7 @@ def test_a_hostile_http_api_hurts_no_link(scene: Scene, broker: Node, rows: tupl
                 failures.append(f"{name}: {error}")
         assert not failures, "\n".join(failures)
         assert {"stopping", "removing"}.isdisjoint(scene.agent.history(*scene.hostile_link)), "its queue was removed"
-        assert not scene.agent.told("unexpected error")
+        assert not scene.agent.logged("unexpected error")
         api.misbehaviour = DRIP
         scene.agent.signal(signal.SIGHUP)
         scene.endure(1.0)  # and it is stopped while the answer drips

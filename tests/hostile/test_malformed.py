@@ -46,7 +46,7 @@ def test_malformed_messages_go_to_the_quarantine_and_hurt_no_link_that_shares_th
         assert links["hostile"]["quarantined"] == len(malformed)
         eventually(lambda: holds_nothing(scene), ignoring=AssertionError)
         assert hostile.published == [b"bad"] * len(malformed)
-        told = scene.agent.told("message put into quarantine")
+        told = scene.agent.logged("message put into quarantine")
         assert [each["reason"] for each in told] == [reason] * len(malformed)
         scene.stop()
 

@@ -113,16 +113,16 @@ class Agent:
         whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
         return [json.loads(line) for line in whole.splitlines()]
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def logged(self, event: str) -> list[dict[str, Any]]:
         return [entry for entry in self.lines() if entry["event"] == event]
 
     def history(self, vhost: str, name: str, upstream: str = "origin") -> list[str]:
         """Every status that the link has had."""
-        return [str(entry["status"]) for entry in self.told(CHANGED) if _named(entry) == (vhost, name, upstream)]
+        return [str(entry["status"]) for entry in self.logged(CHANGED) if _named(entry) == (vhost, name, upstream)]
 
     def links(self) -> dict[Named, dict[str, Any]]:
         """The last word on each link, of those that are not gone."""
-        last = {_named(entry): entry for entry in self.told(CHANGED)}
+        last = {_named(entry): entry for entry in self.logged(CHANGED)}
         return {link: entry for link, entry in last.items() if entry["status"] != "stopping"}
 
     def wait_for(self, status: str, *links: Named, deadline: float = DEADLINE) -> None:
@@ -146,12 +146,12 @@ class Agent:
 
         eventually(lambda: statuses() == ["running"] * count, deadline, what=f"{count} links run")
 
-    def wait_told(self, event: str, count: int = 1, deadline: float = DEADLINE) -> list[dict[str, Any]]:
+    def wait_logged(self, event: str, count: int = 1, deadline: float = DEADLINE) -> list[dict[str, Any]]:
         def enough() -> bool:
-            return len(self.told(event)) >= count
+            return len(self.logged(event)) >= count
 
         eventually(enough, deadline, what=f"{event!r} in the log {count} times")
-        return self.told(event)
+        return self.logged(event)
 
 
 def _named(entry: Mapping[str, Any]) -> Named:

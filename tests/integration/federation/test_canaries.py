@@ -31,13 +31,13 @@ def test_a_re_created_exchange_is_bound_again_within_10_seconds(agent_of: AgentO
         there.exchange()
         there.wait_bound(*KEYS)
         took.append(time.monotonic() - begun)
-        agent.wait_told("bindings restored", number)
+        agent.wait_logged("bindings restored", number)
         time.sleep(0.5)  # a few are bound once more in the same round, which ends the link where the exchange is gone
     assert min(took) < 10, f"a machine that stands still makes one of them slower: {took}"
     there.publish(["m"], KEYS[7])
     assert here.take(1) == ["m"]
     assert agent.history(*link(here)) == ["running"]
-    assert len(agent.told("bindings restored")) == 2
+    assert len(agent.logged("bindings restored")) == 2
     [shown] = ask(agent, "/api/links")
     assert "was missing, and is bound again: what was published in between may be missing" in shown["error"]
     assert shown["status"] == "running"

@@ -42,7 +42,7 @@ def connections_of(admin: Admin, user: str) -> list[dict[str, Any]]:
 
 def wait_read(agent: Agent, count: int) -> None:
     """Until a changed file is in force."""
-    agent.wait_told("configuration read", count)
+    agent.wait_logged("configuration read", count)
 
 
 def test_a_token_is_renewed_on_the_connections_that_are_open(
@@ -58,7 +58,7 @@ def test_a_token_is_renewed_on_the_connections_that_are_open(
     agent.wait_for("running", link(here))
     there.wait_bound("k")
     replace(token, token_broker.token(300))
-    renewed = agent.wait_told("token renewed", 2)  # the connection that asks, and that of messages
+    renewed = agent.wait_logged("token renewed", 2)  # the connection that asks, and that of messages
     assert all("upstream origin" in str(each["broker"]) for each in renewed)
     time.sleep(max(0.0, ends + 1 - time.monotonic()))
     here.bind("another")  # a broker refuses whatever is asked with a token that has expired
@@ -80,7 +80,7 @@ def test_a_token_of_the_downstream_is_renewed(
     agent = agent_of(here.node, uri=token_broker.uri(f"${{file:{token}}}")).write({here.vhost: origin(there.uri)})
     agent.start(BY_EVENTS).wait_for("running", link(here))
     replace(token, token_broker.token(300))
-    agent.wait_told("token renewed", 2)  # messages go by one connection, events come by another
+    agent.wait_logged("token renewed", 2)  # messages go by one connection, events come by another
     time.sleep(max(0.0, ends + 1 - time.monotonic()))
     here.bind("another")
     there.wait_bound("another", "k")  # an event reports it
@@ -103,7 +103,7 @@ def test_a_token_that_the_broker_refuses_costs_one_reconnect_and_is_shown(
     replace(token, forged)
     agent.wait_for("invalid", link(here))
     assert forged not in agent.log.read_text()
-    assert any("was refused" in str(each["reason"]) for each in agent.wait_told("token not renewed"))
+    assert any("was refused" in str(each["reason"]) for each in agent.wait_logged("token not renewed"))
     replace(token, token_broker.token(300))
     agent.wait_for("running", link(here))
 

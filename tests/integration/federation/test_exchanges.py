@@ -95,7 +95,7 @@ def test_exchanges_of_the_configuration_are_declared(agent_of: AgentOf, here: Si
     assert here.take(1) == ["m"]
     there.publish(["n"], exchange="standing")
     assert here.take(1, queue="of standing") == ["n"]
-    notes = [entry["note"] for entry in agent.told("definitions noted")]
+    notes = [entry["note"] for entry in agent.logged("definitions noted")]
     assert any("'odd'" in note and "x-random" in note for note in notes)
     assert any("no-such-vhost" in note for note in notes)
     assert len(notes) == len(set(notes))
@@ -104,7 +104,7 @@ def test_exchanges_of_the_configuration_are_declared(agent_of: AgentOf, here: Si
 def test_a_client_names_the_set_as_in_the_2x_days(agent_of: AgentOf, here: Site, there: Site) -> None:
     beside = {"upstreams": upstreams(there), "upstream-sets": {"sites": [{"upstream": "origin"}]}}
     agent = agent_of(here.node).write({here.vhost: beside}).start()
-    agent.wait_told("started")
+    agent.wait_logged("started")
     here.exchange("old", "topic", arguments={"upstream-set": "sites"}).queue("k", exchange="old")
     here.exchange("older", "fanout", arguments={"x-upstream-set": "sites"}).queue("", exchange="older")
     agent.wait_running(2)

@@ -131,7 +131,7 @@ def test_connections_are_cut_on_either_side(agent_of: AgentOf, here: Site, there
             proxy.cut()
     eventually(lambda: user_program.depth(here.uri, Q) >= MESSAGES, what="all of them arrive")
     check_nothing_lost(here, bodies, 4)
-    broken = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
+    broken = [entry for entry in agent.logged("link changed") if entry["status"] == "backoff"]
     assert broken
     assert all("connection" in entry["error"] for entry in broken)
     there.wait_bound("k")
@@ -144,7 +144,7 @@ def test_a_stop_under_load_settles_and_keeps_the_queue(agent_of: AgentOf, here: 
     with load(there, bodies := numbered(MESSAGES)):
         for starts, more_than in enumerate((500, 3_000, 6_000), 1):
             wait_arriving(here, more_than)
-            agent.wait_told("started", starts)  # before that, Python itself ends at a signal
+            agent.wait_logged("started", starts)  # before that, Python itself ends at a signal
             assert agent.terminate() == 0
             agent.start()
     assert here.take(MESSAGES) == bodies
@@ -254,7 +254,7 @@ def test_a_queue_that_stands_otherwise_is_used_and_noted(agent_of: AgentOf, here
     agent.wait_for("running", link(here))
     there.publish(["m"])
     assert here.take(1) == ["m"]
-    [noted] = agent.told("link noted")
+    [noted] = agent.logged("link noted")
     assert "exists with another x-" in noted["note"]
 
 
@@ -264,7 +264,7 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     agent = agent_of(node)
     here = Site(node, "/")
     agent.write({"/": federated(there)}).start()
-    agent.wait_told("definitions not read")  # by polling, at the latest
+    agent.wait_logged("definitions not read")  # by polling, at the latest
     node.start()
     here.exchange().queue("k")
     agent.wait_for("running", link(here))
@@ -276,7 +276,7 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     node.start()
     agent.wait_for("running", link(here))
     assert here.take(10) == numbered(10)
-    assert len(agent.told("definitions not read")) <= 6  # said when it changes, not every time
+    assert len(agent.logged("definitions not read")) <= 6  # said when it changes, not every time
 
     node.limit_memory("1")
     there.publish(numbered(10))
@@ -321,14 +321,17 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     here.bind("l")
     there.wait_bound("k", "l")  # events tell of a binding all that is needed, unless it has arguments
     here.bind("m", arguments={"n": 1})
-    agent.wait_told("definitions not read")  # by polling, at the latest
+    agent.wait_logged("definitions not read")  # by polling, at the latest
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
     proxy.accept()
     there.wait_bound("k", "l", "m")
-    agent.wait_told("definitions read again")
+    agent.wait_logged("definitions read again")
     assert agent.history(*link(here)) == ["running"]
-    assert len(agent.told("definitions not read")) in (1, 2)  # a reading may be cut in its midst, which reads otherwise
+    assert len(agent.logged("definitions not read")) in (
+        1,
+        2,
+    )  # a reading may be cut in its midst, which reads otherwise
 
 
 def test_what_may_not_be_published_needs_a_change(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -361,7 +364,7 @@ def test_a_name_that_no_broker_takes(agent_of: AgentOf, here: Site, there: Site)
     assert "use shorter names" in agent.links()[here.vhost, name, "origin"]["error"]
     agent.write({})
     eventually(lambda: ask(agent, "/api/links") == [], what="the link is gone")
-    assert agent.told("unexpected error") == []
+    assert agent.logged("unexpected error") == []
 
 
 @pytest.mark.thorough
@@ -384,12 +387,12 @@ def test_the_first_retry_is_at_once_however_many_it_took_before(
         time.sleep(1.5 * LATE)
         [internal] = [name for name in there.links_objects() if name.endswith((" A", " B"))]
         there.delete_exchange(internal)
-        eventually(lambda: is_mended(agent, here, 2 + len(took)), what="it was noticed and mended")
-        broken, mended = (datetime.fromisoformat(each["timestamp"]) for each in agent.told("link changed")[-2:])
-        took.append((mended - broken).total_seconds())
+        eventually(lambda: runs_again(agent, here, 2 + len(took)), what="it was noticed, and the link runs again")
+        broken, again = (datetime.fromisoformat(each["timestamp"]) for each in agent.logged("link changed")[-2:])
+        took.append((again - broken).total_seconds())
     assert took[-1] < LATE / 2, took
     there.wait_bound(*keys)
 
 
-def is_mended(agent: Agent, here: Site, times: int) -> bool:
+def runs_again(agent: Agent, here: Site, times: int) -> bool:
     return agent.history(*link(here)) == ["backoff", "running"] * times

@@ -27,10 +27,10 @@ def test_a_queue_without_majority_holds_up_nobody_else(
     there.publish(numbered(10_000), exchange="fed.stuck")
     there.publish(numbered(1_000), exchange="fed.well")
     assert here.take(1_000, queue="well") == numbered(1_000)
-    [told] = agent.told("link set apart")
+    [told] = agent.logged("link set apart")
     assert told["name"] == "fed.stuck"
     agent.wait_for("running", (here.vhost, "fed.well", "origin"), (here.vhost, "fed.stuck", "origin"))
-    assert agent.told("unexpected error") == []
+    assert agent.logged("unexpected error") == []
     second.start()
     assert sorted(set(here.take(10_000, queue="stuck"))) == numbered(10_000)
     assert agent.terminate() == 0

@@ -64,7 +64,7 @@ def test_bindings_are_followed_both_ways_and_quickly(agent_of: AgentOf, here: Si
 
 def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_told("started")
+    agent.wait_logged("started")
     here.exchange("fed.one").exchange("other")
     agent.wait_for("running", link(here, "fed.one"))
     here.exchange("fed.two").queue("k", exchange="fed.two")
@@ -160,7 +160,7 @@ def test_the_upstream_queue_is_deleted(agent_of: AgentOf, here: Site, there: Sit
     eventually(lambda: agent.history(*link(here)).count("running") == 2, what="the link runs again")
     there.publish(["m"])
     assert here.take(1) == ["m"]
-    [broken] = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
+    [broken] = [entry for entry in agent.logged("link changed") if entry["status"] == "backoff"]
     assert "was deleted" in broken["error"]
 
 
@@ -170,22 +170,22 @@ def test_a_global_parameter_of_the_broker_defines_links(
     here = site_on(borrowed()).exchange().queue("k")
     admin = here.node.admin
     agent = agent_of(here.node).write(definitions={"management": True}).start()
-    agent.wait_told("started")
+    agent.wait_logged("started")
     try:
         admin.global_parameter("federation-agent", {"vhosts": {here.vhost: federated(there)}})
         agent.wait_for("running", link(here))
         there.publish(["m"])
         assert here.take(1) == ["m"]
         admin.global_parameter("federation-agent", {"vhosts": {here.vhost: {"upstreamz": {}}}})
-        [refused] = agent.wait_told(REFUSED)
+        [refused] = agent.wait_logged(REFUSED)
         assert "did you mean 'upstreams'" in refused["error"]
         here.bind("l").exchange("fed.new")
         there.wait_bound("k", "l")
         agent.wait_for("running", link(here, "fed.new"))
         admin.global_parameter("federation-agent", {"vhosts": {here.vhost: federated(there)}})
-        agent.wait_told(IN_FORCE)
+        agent.wait_logged(IN_FORCE)
         assert agent.history(*link(here)) == ["running"]
-        assert len(agent.told(REFUSED)) == 1
+        assert len(agent.logged(REFUSED)) == 1
     finally:
         admin.delete("global-parameters", "federation-agent")
     there.wait_clean()
@@ -200,7 +200,7 @@ def test_a_bad_file_changes_nothing_and_stops_no_other_source(
     agent = agent_of(here.node).write(good, definitions={"management": True}).start()
     agent.wait_for("running", link(here))
     agent.write({here.vhost: {"upstreamz": {}}}, definitions={"management": True})
-    [refused] = agent.wait_told(REFUSED)
+    [refused] = agent.wait_logged(REFUSED)
     assert "did you mean 'upstreams'" in refused["error"]
     more = {"upstreams": {"more": {"uri": there.uri, "exchange": "elsewhere"}}}
     try:
@@ -210,17 +210,17 @@ def test_a_bad_file_changes_nothing_and_stops_no_other_source(
         there.wait_bound("k", "l")
         taken = {here.vhost: {"upstreams": federated(there)["upstreams"] | more["upstreams"], "policies": policies()}}
         agent.write(taken, definitions={"management": True})
-        refused = agent.wait_told(REFUSED, 2)[-1]
+        refused = agent.wait_logged(REFUSED, 2)[-1]
         assert "upstream 'more' in vhost" in refused["error"]
         assert "global parameter 'federation-agent'" in refused["error"]
         assert f"{agent.path}:" in refused["error"]
     finally:
         admin.delete("global-parameters", "federation-agent")  # the name has moved: both links stay as they are
-    agent.wait_told(IN_FORCE)
+    agent.wait_logged(IN_FORCE)
     there.publish(["m"], "l")
     assert here.take(1) == ["m"]
     assert agent.history(*link(here)) == agent.history(*link(here, upstream="more")) == ["running"]
-    assert len(agent.told(REFUSED)) == 2
+    assert len(agent.logged(REFUSED)) == 2
 
 
 def test_several_vhosts_of_one_broker(agent_of: AgentOf, here: Site, site_on: SiteOn) -> None:

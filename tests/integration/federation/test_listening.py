@@ -37,10 +37,10 @@ def test_one_connection_hears_definitions_and_bindings(
     assert any("policy.*" in keys and "binding.*" not in keys for keys in by_queue.values())
 
     proxy.cut()
-    agent.wait_told(HEARD)
-    [silent] = agent.told(SILENT)  # for both who listened
+    agent.wait_logged(HEARD)
+    [silent] = agent.logged(SILENT)  # for both who listened
     assert "downstream 127.0.0.1" in silent["reason"]
-    assert agent.told("definitions not read") == []
+    assert agent.logged("definitions not read") == []
     agent.wait_for("running", (here.vhost, X, "origin"))  # the connection of the link was cut as well
     here.bind("l")
     there.wait_bound("k", "l")

@@ -126,7 +126,9 @@ def wait_refused(agent: Agent, variant: Variant, user: str) -> None:
     words = f"{missing.permission} access to ", f"'{missing.named}", f"in vhost '{vhost}' refused for user '{user}'"
 
     def shown() -> bool:
-        errors = [str(each.get("error")) for each in agent.told("link changed") if each["vhost"] == variant.here.vhost]
+        errors = [
+            str(each.get("error")) for each in agent.logged("link changed") if each["vhost"] == variant.here.vhost
+        ]
         return any(all(word in error for word in words) for error in errors)
 
     eventually(shown, DEADLINE, what=f"{words} in the log:\n{agent.log.read_text()[-4000:]}")
@@ -134,7 +136,7 @@ def wait_refused(agent: Agent, variant: Variant, user: str) -> None:
 
 def note_of(agent: Agent, variant: Variant) -> str:
     def noted() -> list[str]:
-        return [str(each["note"]) for each in agent.told("link noted") if each["vhost"] == variant.here.vhost]
+        return [str(each["note"]) for each in agent.logged("link noted") if each["vhost"] == variant.here.vhost]
 
     return eventually(noted, what="the link has a note")[0]
 
@@ -152,7 +154,7 @@ def test_exchange_links(scene: Scene) -> None:
             each.there.wait_bound("k")
             each.there.publish(["m"])
     assert complete.here.take(1) == ["m"]
-    assert not [each for each in agent.told("link noted") if each["vhost"] == complete.here.vhost]
+    assert not [each for each in agent.logged("link noted") if each["vhost"] == complete.here.vhost]
     for each in rest:
         if each.missing in needed:
             wait_refused(agent, each, scene.user)

@@ -76,7 +76,7 @@ def test_a_file_that_is_written_slowly_loses_no_messages(agent_of: AgentOf, here
     wait_shown(agent, "paused")
     act(agent, "resume")
     assert here.take(250) == numbered(250)
-    assert len(agent.told("started")) == 1
+    assert len(agent.logged("started")) == 1
 
 
 def test_a_file_that_still_grows_takes_no_effect(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -91,7 +91,7 @@ def test_a_file_that_still_grows_takes_no_effect(agent_of: AgentOf, here: Site, 
             time.sleep(0.2)
             longest, before = max(longest, time.monotonic() - before), time.monotonic()
         file.write("vhosts:" + text.split("vhosts:", 1)[1])
-    agent.wait_told("configuration read", 2)
+    agent.wait_logged("configuration read", 2)
     if longest < 0.8:  # otherwise it didn't grow all the time
         assert agent.history(*link(here)) == ["running"]
 
@@ -157,7 +157,7 @@ def test_a_link_that_is_defined_again_comes_back_untouched(
     agent.cleanup_after = 0.5
     agent.write({})
     there.wait_clean()
-    assert not [each for each in agent.told("link changed") if each["status"] == "backoff"]
+    assert not [each for each in agent.logged("link changed") if each["status"] == "backoff"]
 
 
 def test_the_end_of_the_agent_removes_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -193,7 +193,7 @@ def test_nothing_is_removed_while_the_configuration_is_refused(agent_of: AgentOf
     agent.write({})
     wait_shown(agent, "removing")
     agent.write_text("downstream: [")
-    agent.wait_told("definitions refused, the last good ones stay in force")
+    agent.wait_logged("definitions refused, the last good ones stay in force")
     eventually(lambda: "once definitions can be read again" in only(agent)["error"], what="it waits")
     time.sleep(6)
     assert there.links_objects() == built
@@ -213,7 +213,7 @@ def test_a_quorum_queue_is_removed_and_other_links_of_the_upstream_go_on(
     here.delete_exchange()
     eventually(lambda: queue_of(here) not in there.links_objects(), what="the queue is removed")
     assert agent.history(here.vhost, "fed.other") == ["running"]
-    assert agent.told("link noted") == []
+    assert agent.logged("link noted") == []
 
 
 def leader_of(there: Site, queue: str, order: str) -> None:
@@ -276,7 +276,7 @@ def test_a_classic_queue_of_a_link_that_is_quorum_now_is_removed_with_its_messag
     """It counts nobody who fetched a message as a consumer."""
     agent = started(agent_of, here, there, {"empty": 0, "waiting": 1})
     agent.write({here.vhost: federated(there, **{"queue-type": "quorum"})})
-    eventually(lambda: agent.told("link noted"), what="the queue is of another type")
+    eventually(lambda: agent.logged("link noted"), what="the queue is of another type")
     agent.wait_for("running", link(here))
     pause(agent, there)
     there.publish(numbered(20))
@@ -292,7 +292,7 @@ def test_a_quorum_queue_of_a_link_that_is_classic_now_is_removed_and_other_links
     here.exchange("fed.other")
     agent = started(agent_of, here, there, 0, **{"queue-type": "quorum"})
     agent.write({here.vhost: federated(there, **{"queue-type": "classic"})})
-    eventually(lambda: len(agent.told("link noted")) == 2, what="the queues are of another type")
+    eventually(lambda: len(agent.logged("link noted")) == 2, what="the queues are of another type")
     agent.wait_for("running", link(here), (here.vhost, "fed.other", "origin"))
     before = len(agent.history(here.vhost, "fed.other"))
     here.delete_exchange()

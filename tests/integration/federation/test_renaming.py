@@ -47,9 +47,9 @@ def test_links_follow_a_new_name_and_leave_only_messages_under_the_former(
     there.publish(["waits"], exchange=Y)
     try:
         node.admin.put("cluster-name", body={"name": "renamed"})
-        agent.wait_told(RENAMED)
+        agent.wait_logged(RENAMED)
         ask(agent, "POST", f"/{waiting}/resume")
-        [left] = agent.wait_told(LEFT)
+        [left] = agent.wait_logged(LEFT)
         assert (left["link"], left["former"]) == (waiting, former)
         assert repr(kept) in left["error"]
         eventually(lambda: there.links_objects() == sorted([*names("renamed", here), kept]), what="new names, and one")

@@ -105,7 +105,7 @@ def of_durable(there: Site) -> list[str]:
 
 
 def check_unexpected(agent: Agent) -> None:
-    assert agent.told("unexpected error") == []
+    assert agent.logged("unexpected error") == []
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -62,7 +62,7 @@ def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, 
     eventually(lambda: not consumed(), what="nobody consumes from what is gone")
     eventually(lambda: upstream_consumers(there, STEADY) == 0, what="the link that stays has left, as its user has")
     assert agent.history(*queue(here, STEADY)) == ["running"]
-    assert agent.told("unexpected error") == []
+    assert agent.logged("unexpected error") == []
 
 
 async def churn(here: Site, there: Site, *, seconds: float) -> list[float]:

@@ -63,7 +63,7 @@ def test_messages_move_only_where_a_consumer_is(
     with User(here) as user:
         user.wait(10)
     assert agent.terminate() == 0
-    assert agent.told("unexpected error") == []
+    assert agent.logged("unexpected error") == []
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -86,7 +86,7 @@ def wait_shared(agents: Sequence[Agent], count: int, deadline: float = DEADLINE)
 
 def stood_still(agents: Sequence[Agent]) -> bool:
     """A busy machine gave one of them no CPU for so long that the others took its links over."""
-    return any(agent.told(STANDSTILL) for agent in agents)
+    return any(agent.logged(STANDSTILL) for agent in agents)
 
 
 def wait_all_run(agents: Sequence[Agent], count: int, deadline: float = DEADLINE) -> None:

@@ -164,7 +164,7 @@ def test_without_the_permission_for_leases_it_runs_all_and_says_so(
     try:
         agent.start()
         wait_all_run([agent], 2)
-        [said] = agent.wait_told("links can't be shared with other agents, and this one runs all of them")
+        [said] = agent.wait_logged("links can't be shared with other agents, and this one runs all of them")
         assert "grant configure, write and read on '^federation-agent: ' in vhost '/'" in said["reason"]
         assert password not in agent.log.read_text()
     finally:

@@ -104,7 +104,7 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     for number in range(4):
         assert here.take(1000, queue=f"dest{number}") == bodies
     wait_shared(agents, 8)
-    second.wait_told(STANDSTILL)
+    second.wait_logged(STANDSTILL)
     why = "the agent stood still for so long that another agent"
     eventually(lambda: why in second.log.read_text(), what="its links say so")
     blamed = second.log.read_text()

@@ -145,7 +145,7 @@ def check(scene: Faults, course: Course, table: Callable[[str], DataFrame]) -> N
     unknown, paused = "bucket = 'unknown' and seconds > 5", "bucket = 'paused'"
     for link in (by_proxy, direct):
         dead = [span for span in rows_of("intervals", link, unknown) if begun < span[1] and span[0] < ended]
-        if scene.agent.told("the agent stood still"):  # a busy machine makes it unknown once more
+        if scene.agent.logged("the agent stood still"):  # a busy machine makes it unknown once more
             dead = [span for span in dead if near([span], [course.dead])][:1]
         assert near(dead, [course.dead]), (dead, course)
     assert near(rows_of("intervals", direct, paused), [course.paused]), (rows_of("intervals", direct, paused), course)

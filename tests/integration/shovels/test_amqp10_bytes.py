@@ -98,5 +98,5 @@ def test_a_loss_is_counted_each_time_and_logged_once(agent_of: AgentOf, here: Si
             assert user.send_bytes("src", message) == "accepted"
     here.wait_depth(3, "dest")
     eventually(lambda: ask(agent, "/api/links")[0]["converted_with_loss"] == {"footer": 2}, what="both are counted")
-    eventually(lambda: agent.told("converted with loss"), what="it is logged")
-    assert [each["lost"] for each in agent.told("converted with loss")] == ["footer"]
+    eventually(lambda: agent.logged("converted with loss"), what="it is logged")
+    assert [each["lost"] for each in agent.logged("converted with loss")] == ["footer"]

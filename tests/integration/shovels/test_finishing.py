@@ -110,7 +110,7 @@ def test_another_name_of_the_downstream_begins_no_new_count(
     former = here.node.cluster_name
     try:
         here.node.admin.put("cluster-name", body={"name": "renamed"})
-        agent.wait_told(RENAMED)
+        agent.wait_logged(RENAMED)
         there.publish(numbered(10, start=3), "src2", exchange="")
         agent.wait_for("terminated", named(here, "runs"))
     finally:
@@ -133,7 +133,7 @@ def test_another_password_is_no_reason_to_run_again(agent_of: AgentOf, here: Sit
     agent.wait_for("terminated", named(here))
     there.node.admin.user("mover", "latter", "administrator")
     agent.write({here.vhost: definition("latter")})
-    read = agent.wait_told("configuration read", 2)[-1]["timestamp"]
+    read = agent.wait_logged("configuration read", 2)[-1]["timestamp"]
     eventually(lambda: ask(agent, "/api/overview")["reloaded"] > read, what="it is in force")
     [link] = ask(agent, "/api/links")
     assert (link["status"], depth(there.uri, "src")) == ("terminated", 5)

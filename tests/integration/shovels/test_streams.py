@@ -237,7 +237,7 @@ def test_what_the_stream_has_dropped_is_noted(agent_of: AgentOf, here: Site, str
     agent.start()
     agent.wait_for("running", named(here))
     eventually(lambda: "had dropped up to" in (ask(agent, "/api/links")[0]["error"] or ""), what="it is noted")
-    assert agent.told("messages were dropped before they were copied")
+    assert agent.logged("messages were dropped before they were copied")
     wait_depth(here, 100)
     came = here.take(100, queue="dest")
     assert came[:10] == numbered(10) and came[-1].startswith("002009")

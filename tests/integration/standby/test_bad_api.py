@@ -78,7 +78,7 @@ def test_nothing_is_trimmed_while_it_answers_garbage_and_the_reason_is_said(
     follow(standby, api.uri)
     for name, wanted in GARBAGE.items():
         api.misbehaviour = wanted
-        wait_told(standby, wanted.shows)
+        wait_shown(standby, wanted.shows)
         ran = standby.refused("promote", "-c", "agent.yaml", "--switchover")
         assert "isn't in step" in ran
         assert wanted.shows in ran, name
@@ -137,7 +137,7 @@ def test_what_is_held_goes_back_once_it_fails(
     asyncio.run(work())
 
 
-def wait_told(standby: StandbyScene, shows: str, deadline: float = DEADLINE) -> None:
+def wait_shown(standby: StandbyScene, shows: str, deadline: float = DEADLINE) -> None:
     """Until that is why it isn't in step."""
     what = f"{shows} is why it isn't in step"
     eventually(lambda: any(shows in why for why in _not_in_step(standby)), deadline, what=what)
@@ -195,7 +195,7 @@ def test_commands_end_in_time_while_it_hangs(standby: StandbyScene, proxy_to: Ca
     said = standby.refused("promote", "-c", "agent.yaml", "--switchover")
     assert "no answer within 30 s" in said
     assert time.monotonic() - began < ENDS_WITHIN
-    wait_told(standby, "no answer within 30 s")
+    wait_shown(standby, "no answer within 30 s")
     assert here(standby) == before
     began = time.monotonic()
     done = standby.run("promote", "-c", "agent.yaml", "--failover")

@@ -49,7 +49,7 @@ def test_one_takes_copies_out_and_the_other_goes_on(standby: StandbyScene, agent
     consume(standby)
     wait_trimmed(one)
     assert doubts(other) == {OTHER_AGENT}
-    assert other.agent.told("copies taken out") == []
+    assert other.agent.logged("copies taken out") == []
     consume(standby)
     one.agent.kill()
     other.wait_in_step()

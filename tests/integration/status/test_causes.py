@@ -64,9 +64,9 @@ def test_shovels_to_another_broker_blame_it_and_not_the_downstream(
         assert verdict.startswith(f"{far} (destination): memory alarm for "), verdict
         shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}").out
         assert f"{broker.cluster_name} (downstream)" not in shown
-        began = agent.wait_told("trouble begins", 2)
+        began = agent.wait_logged("trouble begins", 2)
     wait_causes(agent, ("destination", far, "object missing"))
-    [over] = agent.wait_told("trouble is over")
+    [over] = agent.wait_logged("trouble is over")
     assert (over["broker"], over["trouble"], over["links"]) == (far, "memory alarm", 1)
     assert {each["trouble"] for each in began} == {"object missing", "memory alarm"}
 

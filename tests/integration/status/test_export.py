@@ -137,8 +137,8 @@ def test_messages_flow_while_the_disk_is_gone(agent_of: AgentOf, here: Site, the
     directory.unlink()
     eventually(lambda: samples_of(directory, forwarded=2), what="events are kept again")
     assert agent.terminate() == 0
-    assert len(agent.told("status export: events are dropped")) == 1
-    assert len(agent.told("status export: events are kept again")) == 1
+    assert len(agent.logged("status export: events are dropped")) == 1
+    assert len(agent.logged("status export: events are kept again")) == 1
 
 
 def test_a_directory_that_can_not_be_written_ends_the_agent(agent_of: AgentOf, here: Site, there: Site) -> None:

@@ -34,7 +34,7 @@ def test_a_downstream_that_confirms_nothing_and_then_does(
     agent.write(section).start()
     link_when(agent, "that runs", lambda link: link["status"] == "running")
     agent.write(section, agent=agent.settings(**{"stall-after": 2})).signal(signal.SIGHUP)
-    eventually(lambda: len(agent.told("configuration read")) == 2, what="the configuration is read again")
+    eventually(lambda: len(agent.logged("configuration read")) == 2, what="the configuration is read again")
     quiet = link_when(agent, "with nothing behind", lambda link: link["backlog"] == 0)
     assert (quiet["status"], quiet["last_confirm"], quiet["oldest_unconfirmed_seconds"]) == ("running", None, 0)
     with events(agent) as told:
