@@ -330,7 +330,8 @@ def _retrieve(answer: asyncio.Future[methods.Call]) -> None:
 TICK: Final = 0.25
 SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
 """Seconds for which no broker takes a silent connection for lost, and gives its messages to another agent, as long as
-there is no company that makes heartbeats short: it waits for two intervals, and half of one may have been silent."""
+no other agent is there, which would make heartbeats short: it waits for two intervals, and half of one may have been
+silent."""
 
 
 def no_lease(why: str, cause: BrokerError) -> TransientError:
