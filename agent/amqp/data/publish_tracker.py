@@ -194,6 +194,8 @@ class PublishTracker:
 
     def write(self, data: bytes) -> None:
         """Write frames of publishes, and hold them."""
+        if self._channel.is_reserved:
+            self._channel.open_for_confirms()
         self.outlet.write_soon(data)
         if self.held is not None:
             self.held.written(data)
