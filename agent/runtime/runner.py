@@ -21,7 +21,7 @@ from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
 from agent.errors import BrokerError, Side
 from agent.links.consumer import ServedElsewhereError
-from agent.links.ends import End
+from agent.links.ends import End, Ends
 from agent.links.flow import Flow
 from agent.links.kind import InDoubtError, KeptError, Removing, RunnableLink
 from agent.links.registry import Kinds
@@ -349,14 +349,13 @@ class LinkRunner:
         if not is_done:
             self.send(Signal.RESTART)
 
-    def renew(self, link: Link) -> None:
-        """Set a definition with other passwords and nothing else: an open session goes on, and the next one uses
-        them."""
+    def renew(self, link: Link, ends: Ends) -> None:
+        """Set a definition with other passwords and nothing else, and its `ends`: an open session goes on, and the next
+        one uses them."""
         if self.state.phase is not Phase.OPEN:
             self.redefine(link)
             return
-        self.link = link
-        self._is_renewed = True
+        self.link, self.ends, self._is_renewed = link, ends, True
 
     def follow_limit(self) -> None:
         """Apply the rate limit of the definition, also to messages that flow."""

@@ -230,7 +230,7 @@ class Supervisor:
         kinds.brokers.renew(renewed_ends(changes), self._tasks)
         for runner, link in found:
             if not needs_restart(runner.link, link):
-                runner.renew(link)
+                runner.renew(link, successors[runner.link.id])
         self._downstream_is_renewed = False
 
     def _kinds_for(self, reading: Reading) -> Kinds:
