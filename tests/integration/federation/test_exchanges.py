@@ -1,10 +1,10 @@
-"""Alternate exchanges, exchanges that the agent or a client declares, and bindings where no HTTP API tells them."""
+"""Exchanges of many upstreams, alternate ones, those that the agent or a client declares, and bindings from a file."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, X, federated, policies, upstreams
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
@@ -155,3 +155,22 @@ def test_policies_and_patterns_of_the_agent_are_its_own(agent_of: AgentOf, here:
     assert there.canaries() == []
     [shown] = [each for each in ask(agent, "/api/links") if each["exchange"] == "amq.topic"]
     assert shown["error"] is None
+
+
+def test_one_upstream_and_several_downstreams_and_back(
+    agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn
+) -> None:
+    """Several upstreams into one exchange; several exchanges from one upstream exchange."""
+    third = site_on(there.node)
+    here.exchange().queue("k").exchange("fed.second").queue("k", name="second", exchange="fed.second")
+    definition = federated(there, third)
+    for upstream in definition["upstreams"].values():
+        upstream["exchange"] = "one.for.all"
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_running(4)
+    for site in (there, third):
+        site.wait_bound("k", "k", exchange="one.for.all")
+        site.publish(["m"], exchange="one.for.all")
+    assert here.take(2) == ["m", "m"]
+    assert here.take(2, queue="second") == ["m", "m"]
+    assert X not in {each["name"] for each in there.node.admin.get("exchanges", there.vhost)}
