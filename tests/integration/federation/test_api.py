@@ -39,12 +39,11 @@ def agent(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> Agent:
 
 
 def wait_noticing(agent: Agent) -> None:
-    """Until the one link notices when its upstream exchange is deleted: a little after what shows it exists."""
+    """Until all links notice when their upstream exchange is deleted: a little after what shows it exists."""
 
     def notices() -> bool:
-        [shown] = ask(agent, "/api/links")
-        known = ask(agent, f"/api/links/{shown['id']}/bindings")["known"]
-        return bool(known and known["notices_deletions"])
+        found = [ask(agent, f"/api/links/{each['id']}/bindings")["known"] for each in ask(agent, "/api/links")]
+        return all(known and known["notices_deletions"] for known in found)
 
     eventually(notices, what="deletions are noticed")
 

@@ -80,6 +80,8 @@ def test_a_link_waits_comes_back_untouched_and_is_removed_in_time(agent_of: Agen
         there.publish(numbered(5), exchange=exchange)
     assert times(here.take(10)) == dict.fromkeys(numbered(5), 2)
     defined, built, bound = agent.path.read_text(), there.links_objects(), there.federated_bindings()
+    queues = {each["name"]: each["arguments"] for each in there.node.admin.get("queues", there.vhost)}
+    assert queues[queue_of(here, QUORUM)]["x-queue-type"] == "quorum"
 
     agent.write({}).reload()
     wait_shown(agent, "removing", "origin", "quorum")
