@@ -94,6 +94,11 @@ class Agent:
         assert self._process
         self._process.send_signal(number)
 
+    def reload(self) -> Agent:
+        """Has it read its files at once; it looks at them only every other second."""
+        self.signal(signal.SIGHUP)
+        return self
+
     def terminate(self) -> int:
         """As an operator stops it; its exit status."""
         self.signal(signal.SIGTERM)

@@ -39,12 +39,11 @@ def agent(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> Agent:
 
 
 def wait_noticing(agent: Agent) -> None:
-    """Until the one link notices when its upstream exchange is deleted: a little after what shows it exists."""
+    """Until all links notice when their upstream exchange is deleted: a little after what shows it exists."""
 
     def notices() -> bool:
-        [shown] = ask(agent, "/api/links")
-        known = ask(agent, f"/api/links/{shown['id']}/bindings")["known"]
-        return bool(known and known["notices_deletions"])
+        found = [ask(agent, f"/api/links/{each['id']}/bindings")["known"] for each in ask(agent, "/api/links")]
+        return all(known and known["notices_deletions"] for known in found)
 
     eventually(notices, what="deletions are noticed")
 
@@ -89,26 +88,36 @@ def test_what_is_wanted_and_cannot_be_is_shown(
     here.exchange("y", "direct")
     nowhere = name("nowhere")
     upstream = {"uri": there.uri, "forward-unrouted": True}
-    policy = {"pattern": "^y$", "definition": {"federation-upstream": "origin"}}
+    long = "fed." + "long" * 60  # with both vhosts it is part of the name of what stands upstream
+    here.exchange(long)
+    found = {"y": "origin", long: "plain"}
+    policies = {
+        name: {"pattern": f"^{exchange}$", "definition": {"federation-upstream": name}}
+        for exchange, name in found.items()
+    }
     declared = {"z": {"type": "topic", "upstream-set": "all"}}
     impossible = agent_of(broker).write(
         {
-            here.vhost: {"upstreams": {"origin": upstream}, "policies": {"p": policy}},
+            here.vhost: {"upstreams": {"origin": upstream, "plain": {"uri": there.uri}}, "policies": policies},
             nowhere: {"upstreams": {"origin": {"uri": there.uri}}, "exchanges": declared},
         }
     )
     impossible.start()
     eventually(
-        lambda: [each["status"] for each in ask(impossible, "/api/links")] == ["invalid"] * 2,
-        what="both are invalid",
+        lambda: [each["status"] for each in ask(impossible, "/api/links")] == ["invalid"] * 3,
+        what="all are invalid",
         ignoring=OSError,
     )
-    errors = {each["vhost"]: each["error"] for each in ask(impossible, "/api/links")}
-    assert "forward-unrouted can't be had for exchange 'y' of type direct" in errors[here.vhost]
-    assert f"vhost {nowhere!r} does not exist" in errors[nowhere]
+    errors = {each["exchange"]: each["error"] for each in ask(impossible, "/api/links")}
+    assert "forward-unrouted can't be had for exchange 'y' of type direct" in errors["y"]
+    assert "use shorter names" in errors[long]
+    assert f"vhost {nowhere!r} does not exist" in errors["z"]
     told = ask(impossible, "/api/overview")
-    assert (told["cluster"], told["links"]["invalid"], told["ready"]) == (broker.cluster_name, 2, True)
+    assert (told["cluster"], told["links"]["invalid"], told["ready"]) == (broker.cluster_name, 3, True)
     assert any(nowhere in note for note in told["notes"])
+    impossible.write({}).reload()
+    eventually(lambda: ask(impossible, "/api/links") == [], what="links that never were go like others")
+    assert impossible.logged("unexpected error") == []
 
 
 def test_http_is_up_while_the_downstream_is_away(agent_of: AgentOf, broker: Node, lab: Lab) -> None:

@@ -1,11 +1,12 @@
-"""Alternate exchanges, exchanges that the agent or a client declares, and bindings where no HTTP API tells them."""
+"""Exchanges of many upstreams, alternate ones, those that the agent or a client declares, and bindings from a file."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, X, federated, policies, upstreams
+from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
 from tests.lab.admin import AdminError
 from tests.lab.user_program import numbered
@@ -141,7 +142,8 @@ def test_static_bindings_where_there_is_no_http_api(agent_of: AgentOf, here: Sit
 
 
 def test_policies_and_patterns_of_the_agent_are_its_own(agent_of: AgentOf, here: Site, there: Site) -> None:
-    """`amq.` exchanges may be federated; internal ones and the default one never are."""
+    """`amq.` exchanges may be federated, and need no canary, as nobody can delete them. Internal ones and the default
+    never are."""
     here.queue("k", exchange="amq.topic").exchange("inside", internal=True)
     everything = {"all": policies()["federate"] | {"pattern": ".*"}}
     definition = {"upstreams": upstreams(there), "policies": everything}
@@ -150,3 +152,25 @@ def test_policies_and_patterns_of_the_agent_are_its_own(agent_of: AgentOf, here:
     there.publish(["m"], exchange="amq.topic")
     assert here.take(1) == ["m"]
     assert not {"", "inside"} & {name for _, name, _ in agent.links()}
+    assert there.canaries() == []
+    [shown] = [each for each in ask(agent, "/api/links") if each["exchange"] == "amq.topic"]
+    assert shown["error"] is None
+
+
+def test_one_upstream_and_several_downstreams_and_back(
+    agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn
+) -> None:
+    """Several upstreams into one exchange; several exchanges from one upstream exchange."""
+    third = site_on(there.node)
+    here.exchange().queue("k").exchange("fed.second").queue("k", name="second", exchange="fed.second")
+    definition = federated(there, third)
+    for upstream in definition["upstreams"].values():
+        upstream["exchange"] = "one.for.all"
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_running(4)
+    for site in (there, third):
+        site.wait_bound("k", "k", exchange="one.for.all")
+        site.publish(["m"], exchange="one.for.all")
+    assert here.take(2) == ["m", "m"]
+    assert here.take(2, queue="second") == ["m", "m"]
+    assert X not in {each["name"] for each in there.node.admin.get("exchanges", there.vhost)}

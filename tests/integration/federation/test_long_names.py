@@ -30,11 +30,10 @@ def publish(there: Site, exchange: str) -> None:
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize("release", ["sid", "trixie"])
 def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
-    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: Callable[..., Node], release: str
+    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: Callable[..., Node]
 ) -> None:
-    there, name = site_on(broker_on(release)), long_name(here)
+    there, name = site_on(broker_on("sid")), long_name(here)
     definition = federated(there)
     definition["upstreams"]["origin"]["reconnect-delay"] = 1
     agent = agent_of(here.node).write({here.vhost: definition})
@@ -49,7 +48,7 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
         "definition": {"federation-upstream": "long"},
     }
     definition["policies"]["federate"]["definition"] = {"federation-upstream": "origin"}
-    agent.write({here.vhost: definition})
+    agent.write({here.vhost: definition}).reload()
     agent.wait_for("running", (here.vhost, X, "long"))
     [told] = [link for link in plan(agent, agent.path)["links"] if link["upstream"] == "long"]
     assert told["outlook"] == "run", told["reason"]
@@ -60,5 +59,5 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
     here.bind("l")
     there.wait_bound("k", "l", exchange=name)
     assert agent.history(here.vhost, BESIDE, "origin") == ["running"]
-    agent.write({})
+    agent.write({}).reload()
     eventually(lambda: not there.links_objects(), what="nothing of links is left")

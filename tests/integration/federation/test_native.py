@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -12,11 +11,8 @@ from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, federated, policies
 from tests.integration.federation.test_failures import link
 from tests.lab.node import NATIVE_PLUGINS, Node
-from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
-
-PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management")
 
 
 def federate_natively(site: Site, upstream: Site, **settings: object) -> None:
@@ -24,13 +20,6 @@ def federate_natively(site: Site, upstream: Site, **settings: object) -> None:
     admin.parameter("federation-upstream", site.vhost, "origin", {"uri": upstream.uri} | settings)
     policy = policies()["federate"]
     admin.policy(site.vhost, "federate", policy["pattern"], definition=policy["definition"], apply_to="exchanges")
-
-
-def wait_native(site: Site, status: str = "running") -> None:
-    def statuses() -> list[str]:
-        return [each["status"] for each in site.node.admin.get("federation-links", site.vhost)]
-
-    eventually(lambda: statuses() == [status], what=f"the native link is {status}", ignoring=Exception)
 
 
 def bound_count(site: Site) -> int:
@@ -73,45 +62,6 @@ def test_a_pair_of_a_native_link_and_an_agents(
         site.publish(bodies := numbered(20))
         for each in (here, native):
             assert each.take(20) == bodies
-
-
-@pytest.mark.thorough
-def test_the_plugin_lets_go_and_comes_back(
-    agent_of: AgentOf, borrowed: Borrowed, there: Site, proxy_to: Callable[[Node | int], Proxy]
-) -> None:
-    """The plugin deletes its queue when it is disabled, backlog and all, unless it can't reach it just then."""
-    node, proxy = borrowed(plugins=NATIVE_PLUGINS), proxy_to(there.node)
-    here = Site(node, "/")
-    here.exchange().queue("k")
-    federate_natively(here, there, uri=there.node.uri(there.vhost, port=proxy.port))
-    wait_native(here)
-    agent = agent_of(node).write(definitions={"management": True}).start()
-    agent.wait_for("standby", link(here))
-    assert "federation plugin" in agent.links()[link(here)]["error"]
-    there.publish(numbered(100))
-    assert here.take(100) == numbered(100)
-    queue = there.links_objects()[0]
-
-    proxy.refuse()
-    proxy.cut()
-    there.publish(bodies := numbered(5_000))
-    node.run("rabbitmq-plugins", "disable", *PLUGINS)
-    proxy.accept()
-    # The listener of the HTTP API goes for a moment with the extension that comes to it.
-    eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
-    agent.signal(signal.SIGHUP)  # without it the agent looks within half a minute, and again where nothing answers
-    agent.wait_for("running", link(here))
-    assert there.links_objects()[0] == queue
-    assert here.take(len(bodies)) == bodies
-
-    node.run("rabbitmq-plugins", "enable", *PLUGINS)
-    there.publish(bodies := numbered(1_000))
-    eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
-    agent.signal(signal.SIGHUP)
-    agent.wait_for("standby", link(here))  # without the signal it looks within half a minute
-    there.publish(more := numbered(1_000, start=1_000))
-    wait_native(here)
-    assert here.take(2_000) == bodies + more
 
 
 @pytest.mark.thorough

@@ -7,11 +7,8 @@ import pytest
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_failures import link
-from tests.integration.federation.test_releases import SID, BrokerOn
 from tests.integration.federation.test_types import TYPE_PLUGINS
 from tests.lab.lab import Lab
-
-RELEASES = [None, pytest.param(SID, marks=pytest.mark.versions)]
 
 
 @pytest.fixture
@@ -19,12 +16,8 @@ def here(lab: Lab, site_on: SiteOn) -> Site:
     return site_on(lab.shared("types", plugins=TYPE_PLUGINS))
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_type_that_is_not_known_upstream(
-    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str | None
-) -> None:
+def test_a_type_that_is_not_known_upstream(agent_of: AgentOf, here: Site, there: Site) -> None:
     """Old brokers close the connection over it, and others on that would begin anew each time it is tried."""
-    there = site_on(broker_on(release, name="second"))
     here.exchange().queue("k")
     here.exchange("fed.odd", "x-random")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()

@@ -20,6 +20,7 @@ from tests.integration.federation.test_api import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.waiting import DEADLINE, eventually
+from tests.tiers import thorough
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs/permissions.md"
 ROW: Final = re.compile(r"^\| (\w+) \| (configure|write|read) \| `([^`]+)` \|", re.MULTILINE)
@@ -110,13 +111,14 @@ class Scene:
         return {"upstreams": {"origin": {"uri": uri, "reconnect-delay": 1}}}
 
 
-@pytest.fixture(params=[None, pytest.param("sid", marks=pytest.mark.versions)])
+@pytest.fixture
 def scene(
     request: pytest.FixtureRequest, agent_of: AgentOf, site_on: SiteOn, name: Callable[[str], str], lab: Lab
 ) -> Scene:
-    """Both brokers of this machine's release, or of a newer one."""
-    brokers = lab.shared("broker", release=request.param), lab.shared("second", release=request.param)
-    return Scene(agent_of, site_on, name("least"), brokers, is_newer=request.param is not None)
+    """Both brokers of this machine's release, or of a newer one where a test asks for it."""
+    release = getattr(request, "param", None)
+    brokers = lab.shared("broker", release=release), lab.shared("second", release=release)
+    return Scene(agent_of, site_on, name("least"), brokers, is_newer=release is not None)
 
 
 def wait_refused(agent: Agent, variant: Variant, user: str) -> None:
@@ -141,13 +143,27 @@ def note_of(agent: Agent, variant: Variant) -> str:
     return eventually(noted, what="the link has a note")[0]
 
 
-def test_exchange_links(scene: Scene) -> None:
+def test_exchange_links_their_probes_and_their_quarantine(scene: Scene) -> None:
     needed, further = rows("Federated exchanges"), rows("Federated exchanges", "Further permissions")
-    variants = scene.variants([*needed, *further], [*needed, *further])
-    for each in variants:
+    links = [*needed, *further]
+    probes, quarantine = rows("Probes"), rows("Quarantine")
+    plain, probing = scene.variants(links, links), scene.variants([*links, *probes], probes)
+    setting_aside = scene.variants([*links, *quarantine], quarantine)
+    sections: dict[str, Any] = {}
+    for each in (*plain, *probing, *setting_aside):
         each.here.exchange().queue("k")
         each.there.exchange()
-    agent = scene.run({each.here.vhost: scene.origin(each) | {"policies": policies()} for each in variants})
+        sections[each.here.vhost] = scene.origin(each) | {"policies": policies()}
+    for each in probing:
+        sections[each.here.vhost]["upstreams"]["origin"]["probe"] = 1
+    agent = scene.run(sections)
+    check_links(agent, plain, further, scene.user)
+    check_probes(agent, probing, scene.user)
+    check_quarantine(agent, setting_aside, scene.user)
+
+
+def check_links(agent: Agent, variants: list[Variant], further: list[Needed], user: str) -> None:
+    """Without what is needed a link says so; without what is useful it works all the same, and has a note."""
     complete, *rest = variants
     for each in variants:
         if each.without in (None, *further) or each.missing.broker == "downstream":
@@ -156,84 +172,43 @@ def test_exchange_links(scene: Scene) -> None:
     assert complete.here.take(1) == ["m"]
     assert not [each for each in agent.logged("link noted") if each["vhost"] == complete.here.vhost]
     for each in rest:
-        if each.missing in needed:
-            wait_refused(agent, each, scene.user)
+        if each.missing not in further:
+            wait_refused(agent, each, user)
             continue
         assert each.here.take(1) == ["m"]
         assert f"{each.missing.permission} access to exchange '{each.missing.named}" in note_of(agent, each)
 
 
-def test_probes(scene: Scene) -> None:
-    needed = [*rows("Federated exchanges"), *rows("Federated exchanges", "Further permissions")]
-    probes = rows("Probes")
-    variants = scene.variants([*needed, *probes], probes)
-    for each in variants:
-        each.here.exchange().queue("k")
-        each.there.exchange()
-
-    def origin(variant: Variant) -> dict[str, Any]:
-        [(name, upstream)] = scene.origin(variant)["upstreams"].items()
-        return {"upstreams": {name: upstream | {"probe": 1}}, "policies": policies()}
-
-    agent = scene.run({each.here.vhost: origin(each) for each in variants})
+def check_probes(agent: Agent, variants: list[Variant], user: str) -> None:
     complete, *rest = variants
-
-    def answered() -> bool:
-        return any(each["vhost"] == complete.here.vhost and each["last_probe"] for each in ask(agent, "/api/links"))
-
     agent.wait_for("running", (complete.here.vhost, "fed.x", "origin"))
-    eventually(answered, DEADLINE, what="a probe has come through")
+    eventually(lambda: shown(agent, complete)["last_probe"], what="a probe has come through")
     for each in rest:
-        wait_refused(agent, each, scene.user)
+        wait_refused(agent, each, user)
 
 
-def test_the_quarantine(scene: Scene) -> None:
-    needed = [*rows("Federated exchanges"), *rows("Federated exchanges", "Further permissions")]
-    quarantine = rows("Quarantine")
-    variants = scene.variants([*needed, *quarantine], quarantine)
-    for each in variants:
-        each.here.exchange().queue("k")
-        each.there.exchange()
-    agent = scene.run({each.here.vhost: scene.origin(each) | {"policies": policies()} for each in variants})
-    agent.wait_running(len(variants))
+def check_quarantine(agent: Agent, variants: list[Variant], user: str) -> None:
+    complete, *rest = variants
     for each in variants:
         each.there.wait_bound("k")
         each.there.publish(["m"], headers=TOO_MANY_HEADERS)
-
-    def found(variant: Variant) -> dict[str, Any]:
-        return next(each for each in ask(agent, "/api/links") if each["vhost"] == variant.here.vhost)
-
-    complete, *rest = variants
-    eventually(lambda: found(complete)["quarantined"] == 1, what="it is in quarantine")
+    eventually(lambda: shown(agent, complete)["quarantined"] == 1, what="it is in quarantine")
     for each in rest:
-        missing = each.missing
-        words = f"{missing.permission} access to ", f"'{missing.named}", f"refused for user '{scene.user}'"
-        shown = partial(lambda each, words: all(word in str(found(each)["error"]) for word in words), each, words)
-        eventually(shown, what=f"the error has {words}")
+        words = f"{each.missing.permission} access to ", f"'{each.missing.named}", f"refused for user '{user}'"
+        told = partial(lambda each, words: all(word in str(shown(agent, each)["error"]) for word in words), each, words)
+        eventually(told, what=f"the error has {words}")
 
 
-@pytest.mark.thorough
-def test_queue_links(scene: Scene) -> None:
-    needed = rows("Federated queues")
-    variants = scene.variants([*needed, *scene.newer("Federated queues")], needed)
-    policy = {"pattern": "^q$", "apply-to": "queues", "definition": {"federation-upstream": "origin"}}
-    for each in variants:
-        each.here.node.admin.queue(each.here.vhost, "q")
-        each.there.node.admin.queue(each.there.vhost, "q")
-        each.there.publish(["m"], "q", exchange="")
-    agent = scene.run({each.here.vhost: scene.origin(each) | {"policies": {"p": policy}} for each in variants})
-    complete, *rest = variants
-    assert complete.here.take(1, deadline=WITHOUT_LEASES) == ["m"]
-    for each in rest:
-        assert each.here.take(1, deadline=2) == []  # messages move while a consumer waits for them
-        wait_refused(agent, each, scene.user)
+def shown(agent: Agent, variant: Variant) -> dict[str, Any]:
+    return next(each for each in ask(agent, "/api/links") if each["vhost"] == variant.here.vhost)
 
 
-@pytest.mark.thorough
-def test_shovels(scene: Scene) -> None:
-    needed = rows("Shovels")
-    variants = scene.variants([*needed, *scene.newer("Shovels")], needed)
-    for each in variants:
+@pytest.mark.parametrize("scene", [thorough(None), pytest.param("sid", marks=pytest.mark.versions)], indirect=True)
+def test_queue_links_and_shovels(scene: Scene) -> None:
+    of_queues, of_shovels = rows("Federated queues"), rows("Shovels")
+    links = scene.variants([*of_queues, *scene.newer("Federated queues")], of_queues)
+    shovels = scene.variants([*of_shovels, *scene.newer("Shovels")], of_shovels)
+    for each in (*links, *shovels):
         each.here.node.admin.queue(each.here.vhost, "q")
         each.there.node.admin.queue(each.there.vhost, "q")
         each.there.publish(["m"], "q", exchange="")
@@ -243,8 +218,15 @@ def test_shovels(scene: Scene) -> None:
         destination = variant.here.node.uri(variant.here.vhost, scene.user, PASSWORD)
         return {"src-uri": source, "src-queue": "q", "dest-uri": destination, "dest-queue": "q", "reconnect-delay": 1}
 
-    agent = scene.run({each.here.vhost: {"shovels": {"s": shovel(each)}} for each in variants})
-    complete, *rest = variants
-    assert complete.here.take(1, deadline=WITHOUT_LEASES) == ["m"], agent.log.read_text()
-    for each in rest:
+    policy = {"pattern": "^q$", "apply-to": "queues", "definition": {"federation-upstream": "origin"}}
+    agent = scene.run(
+        {each.here.vhost: scene.origin(each) | {"policies": {"p": policy}} for each in links}
+        | {each.here.vhost: {"shovels": {"s": shovel(each)}} for each in shovels}
+    )
+    for complete in (links[0], shovels[0]):
+        assert complete.here.take(1, deadline=WITHOUT_LEASES) == ["m"], agent.log.read_text()
+    for each in links[1:]:
+        assert each.here.take(1, deadline=2) == []  # messages move while a consumer waits for them
+        wait_refused(agent, each, scene.user)
+    for each in shovels[1:]:
         wait_refused(agent, each, scene.user)

@@ -23,7 +23,6 @@ from tests.integration.federation.test_rebuilding import PURPOSE, queue_of
 from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.waiting import eventually
-from tests.tiers import thorough
 
 Happened = Counter[tuple[str, str]]
 """Kinds of events, and the names of exchanges and queues or the keys of bindings."""
@@ -97,7 +96,11 @@ def planned(agent: Agent, path: Path) -> Happened:
 
 
 def wait_for(listener: Listener, expected: Happened) -> None:
-    eventually(lambda: listener.happened() == expected, what=f"{expected}")
+    def happened() -> bool:
+        assert listener.happened() == expected
+        return True
+
+    eventually(happened, what="what was planned has happened", ignoring=AssertionError)
     listener.forget()
 
 
@@ -113,6 +116,7 @@ def _loses_connection(agent: Agent, here: Site, there: Site) -> bool:
 def test_of_a_link_from_its_beginning_to_its_end(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:
+    """New, running, after a lost connection, changed, gone, and renamed."""
     here.exchange().queue("k", "l")
     agent = agent_of(here.node).write({here.vhost: federated(there)})
     new = planned(agent, agent.path)
@@ -129,47 +133,50 @@ def test_of_a_link_from_its_beginning_to_its_end(
     eventually(lambda: agent.history(*link(here)).count("running") > 1, what="the link runs again")
     assert listener.happened() == Counter()
 
-    path = agent.directory / "changed.yaml"
-    path.write_text(agent.write({here.vhost: federated(there, **{"max-hops": 2})}).path.read_text())
-    agent.write({here.vhost: federated(there)})
-    changed = planned(agent, path)
-    assert changed
+    changed = _planned_file(agent, here, federated(there, **{"max-hops": 2}))
+    found = planned(agent, changed)
+    assert found
     runs = agent.history(*link(here)).count("running")
-    agent.write({here.vhost: federated(there, **{"max-hops": 2})})
+    agent.write_text(changed.read_text()).reload()
     eventually(lambda: agent.history(*link(here)).count("running") > runs, what="the link runs again")
-    wait_for(listener, changed)
-    assert planned(agent, agent.path) == Counter()
-
-
-@pytest.mark.parametrize("is_interrupted", [False, thorough(True)])
-@pytest.mark.thorough
-def test_of_a_link_of_an_agent_that_was_restarted(
-    agent_of: AgentOf, here: Site, there: Site, listener: Listener, *, is_interrupted: bool
-) -> None:
-    here.exchange().queue("k", "l")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
-    canary, queue, admin = there.wait_canary(), queue_of(there), there.node.admin
-    wait_noticing(agent)
-    agent.kill()
-    if is_interrupted:
-        flags = {"internal": True, "auto_delete": True}
-        admin.exchange(there.vhost, f"{queue} B", "fanout", arguments=PURPOSE, **flags)
-        admin.bind(there.vhost, f"{queue} B", queue)
-    here.unbind("k")
-    eventually(lambda: not admin.get("queues", there.vhost, queue).get("consumers", 1), what="nobody consumes")
-    found = planned(agent, agent.path)
-    assert ("exchange.created", canary) not in found
-    listener.forget()
-    agent.start().wait_for("running", link(here))
     wait_for(listener, found)
     assert planned(agent, agent.path) == Counter()
+    _check_ends(agent, here, there, listener)
 
 
-def paused(agent: Agent, here: Site, there: Site) -> str:
-    """One link that ran and is paused now; the agent's address."""
-    here.exchange().queue("k", "l")
-    agent.write({here.vhost: federated(there)}).start().wait_for("running", link(here))
+def _check_ends(agent: Agent, here: Site, there: Site, listener: Listener) -> None:
+    """What is planned where the link isn't defined any more, and where its upstream has another name."""
+    there.wait_canary()
+    now = plan(agent, agent.path)
+    former = [each["id"] for each in now["links"]]
+    assert now["ended"] == []
+    gone = _planned_file(agent, here, {})
+    told = federation_agent("plan", "-c", str(gone), "--exit-code")
+    assert (told.status, told.out.splitlines()[-1]) == (4, "links: none; 1 link to end")
+    source = f"exchange {X!r} in vhost {here.vhost!r} from upstream 'origin'"
+    assert re.search(f"link {former[0]}: {source}: ends: .* wait in its queue.*; it is no longer defined", told.out)
+    assert plan(agent, gone)["ended"] == former
+
+    renamed = federated(there, **{"max-hops": 2})
+    renamed["upstreams"] = {"renamed": renamed["upstreams"]["origin"]}
+    path = _planned_file(agent, here, renamed)
+    assert plan(agent, path)["ended"] == former
+    found = planned(agent, path)
+    listener.forget()
+    agent.write_text(path.read_text()).reload().wait_for("running", link(here, "renamed"))
+    wait_for(listener, found)
+
+
+def _planned_file(agent: Agent, here: Site, section: dict[str, Any]) -> Path:
+    """Another configuration beside that of the agent, which stays as it is."""
+    kept, path = agent.path.read_text(), agent.directory / "planned.yaml"
+    path.write_text(agent.write({here.vhost: section}).path.read_text())
+    agent.write_text(kept)
+    return path
+
+
+def pause(agent: Agent, here: Site) -> str:
+    """Pauses the one link; the agent's address."""
     wait_noticing(agent)
     url = f"http://127.0.0.1:{agent.port}"
     assert federation_agent("pause", "--all", "--url", url).status == 0
@@ -178,31 +185,50 @@ def paused(agent: Agent, here: Site, there: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
+def test_of_a_link_whose_agent_was_killed_or_that_was_paused_meanwhile(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:
-    agent = agent_of(here.node)
-    url = paused(agent, here, there)
+    """While the agent was away a binding went, and half of another exchange was built; while the link was paused, its
+    exchange was created again, and its canary deleted."""
+    here.exchange().queue("k", "l", "m", "n", "o")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    canary, queue, admin = there.wait_canary(), queue_of(there), there.node.admin
+    wait_noticing(agent)
+    for key, is_interrupted in (("k", True), ("l", False)):
+        agent.kill()
+        if is_interrupted:
+            [serves] = [name for name in there.links_objects() if name != queue]
+            other = f"{queue} {'AB'[serves.endswith('A')]}"
+            admin.exchange(there.vhost, other, "fanout", arguments=PURPOSE, internal=True, auto_delete=True)
+            admin.bind(there.vhost, other, queue)
+        here.unbind(key)
+        eventually(lambda: not admin.get("queues", there.vhost, queue).get("consumers", 1), what="nobody consumes")
+        found = planned(agent, agent.path)
+        assert ("exchange.created", canary) not in found
+        listener.forget()
+        runs = agent.history(*link(here)).count("running")
+        agent.start()
+        eventually(lambda runs=runs: agent.history(*link(here)).count("running") > runs, what="it runs")  # type: ignore[misc]
+        wait_for(listener, found)
+        assert planned(agent, agent.path) == Counter()
+
+    url = pause(agent, here)
     there.delete_exchange()
     there.exchange()
-    here.unbind("k")
+    here.unbind("m")
     found = planned(agent, agent.path)
-    assert found["binding.created", "l"] == 1
+    assert found["binding.created", "n"] == 1
     listener.forget()
     assert federation_agent("resume", "--all", "--url", url).status == 0
     wait_for(listener, found)
-    there.wait_bound("l")
+    there.wait_bound("n", "o")
     assert planned(agent, agent.path) == Counter()
 
-
-@pytest.mark.thorough
-def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
-    agent_of: AgentOf, here: Site, there: Site, listener: Listener
-) -> None:
-    agent = agent_of(here.node)
-    url = paused(agent, here, there)
-    there.node.admin.delete("exchanges", there.vhost, there.wait_canary())
-    here.unbind("k")
+    agent.wait_for("running", link(here))
+    pause(agent, here)
+    admin.delete("exchanges", there.vhost, there.wait_canary())
+    here.unbind("n")
     found = planned(agent, agent.path)
     told = federation_agent("plan", "-c", str(agent.path), "--exit-code", cwd=agent.directory)
     assert (told.status, told.out.splitlines()[-1]) == (0, "links: 1 paused; no changes")
@@ -210,34 +236,7 @@ def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
     listener.forget()
     assert federation_agent("resume", "--all", "--url", url).status == 0
     agent.wait_for("running", link(here))
-    there.wait_bound("l")
-    wait_for(listener, found)
-
-
-def test_of_a_renamed_upstream_and_of_one_that_is_gone(
-    agent_of: AgentOf, here: Site, there: Site, listener: Listener
-) -> None:
-    here.exchange().queue("k")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
-    there.wait_canary()
-    former = [each["id"] for each in plan(agent, agent.path)["links"]]
-    definition = agent.path.read_text()
-    gone, renamed = agent.directory / "gone.yaml", agent.directory / "renamed.yaml"
-    gone.write_text(agent.write().path.read_text())
-    renamed.write_text(definition.replace("origin:", "renamed:"))
-    agent.write_text(definition)
-
-    assert plan(agent, agent.path)["ended"] == []
-    assert plan(agent, gone)["ended"] == former
-    told = federation_agent("plan", "-c", str(gone), "--exit-code")
-    assert (told.status, told.out.splitlines()[-1]) == (4, "links: none; 1 link to end")
-    source = f"exchange {X!r} in vhost {here.vhost!r} from upstream 'origin'"
-    assert re.search(f"link {former[0]}: {source}: ends: .* wait in its queue.*; it is no longer defined", told.out)
-    assert plan(agent, renamed)["ended"] == former
-    found = planned(agent, renamed)
-    listener.forget()
-    agent.write_text(renamed.read_text()).wait_for("running", link(here, "renamed"))
+    there.wait_bound("o")
     wait_for(listener, found)
 
 

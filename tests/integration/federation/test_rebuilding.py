@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import pytest
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
@@ -14,12 +13,12 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
-from tests.lab.lab import Lab
 from tests.lab.user_program import numbered
 from tests.lab.waiting import DEADLINE, eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
-BATCH = 200
+BATCH = 50
+PAUSE = 0.01  # seconds between two of them
 
 
 @contextmanager
@@ -33,6 +32,7 @@ def stream(site: Site) -> Iterator[list[str]]:
             batch = numbered(BATCH, len(published))
             site.publish(batch)
             published.extend(batch)
+            time.sleep(PAUSE)
 
     publishing = threading.Thread(target=publish)
     publishing.start()
@@ -56,17 +56,30 @@ def wait_for_runs(agent: Agent, site: Site, count: int) -> None:
     eventually(lambda: agent.history(*link(site)).count("running") == count, what=f"it runs for the {count}th time")
 
 
-def test_changed_definitions_leave_no_gap(agent_of: AgentOf, here: Site, there: Site) -> None:
+def test_changed_definitions_and_a_renamed_upstream_leave_no_gap(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """By its id the renamed one is another link, over the same queue; also with another user."""
     here.exchange().queue("k")
+    admin, user = there.node.admin, f"other of {there.vhost}"
+    admin.user(user, "guest", "administrator")
+    admin.permissions(there.vhost, user)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     queue = queue_of(there)
     with stream(there) as published:
         for hops in (2, 3, 4):
-            agent.write({here.vhost: federated(there, **{"max-hops": hops})})
+            agent.write({here.vhost: federated(there, **{"max-hops": hops})}).reload()
             wait_for_runs(agent, here, hops)
     check_all_came(here, published)
     assert there.links_objects() == [queue, f"{queue} B"]
+
+    renamed = federated(there)
+    with stream(there) as published:
+        for name, uri in (("renamed", there.uri), ("again", there.node.uri(there.vhost, user, "guest"))):
+            renamed["upstreams"] = {name: {"uri": uri}}
+            agent.write({here.vhost: renamed}).reload()
+            agent.wait_for("running", link(here, name))
+    came = here.take(len(published))
+    assert sorted(set(came)) == published
 
 
 def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -99,32 +112,14 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
         there.wait_bound("k")
 
 
-@pytest.mark.parametrize("user", ["guest", "other"])
-def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site, user: str) -> None:
-    """Another link by its id, over the same queue."""
-    here.exchange().queue("k")
-    if user != "guest":
-        there.node.admin.user(user, "guest", "administrator")
-        there.node.admin.permissions(there.vhost, user)
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
-    renamed = federated(there)
-    renamed["upstreams"] = {"renamed": {"uri": there.node.uri(there.vhost, user, "guest")}}
-    with stream(there) as published:
-        agent.write({here.vhost: renamed})
-        agent.wait_for("running", link(here, "renamed"))
-    came = here.take(len(published))
-    assert sorted(set(came)) == published
-
-
 def test_another_broker_of_the_list_has_bindings_of_its_own(
-    agent_of: AgentOf, here: Site, there: Site, lab: Lab, proxy_to: ProxyTo
+    agent_of: AgentOf, here: Site, there: Site, borrowed: Borrowed, proxy_to: ProxyTo
 ) -> None:
     """What was bound on the one tells nothing of the other, though both know the same names."""
     here.exchange().queue("k")
-    other = lab.shared("third").admin
-    other.vhost(there.vhost)
-    elsewhere = Site(lab.shared("third"), there.vhost)
+    third = borrowed()
+    third.admin.vhost(there.vhost)
+    elsewhere = Site(third, there.vhost)
     ways = {site.node.cluster_name: proxy_to(site.node) for site in (there, elsewhere)}
     definition = federated(there, **{"reconnect-delay": 0.2})
     definition["upstreams"]["origin"]["uri"] = [there.node.uri(there.vhost, port=way.port) for way in ways.values()]
@@ -147,7 +142,7 @@ def test_another_broker_of_the_list_has_bindings_of_its_own(
     lead_to(there)
     there.wait_bound("l")
     assert agent.terminate() == 0
-    other.delete_vhost(there.vhost)
+    third.admin.delete_vhost(there.vhost)
 
 
 def test_a_broker_with_a_copy_of_the_definitions_is_not_taken_for_the_one_before(
@@ -173,7 +168,7 @@ def test_a_broker_with_a_copy_of_the_definitions_is_not_taken_for_the_one_before
         third.admin.bind(copy.vhost, canary, X, to_exchange=True)
         third.admin.bind(copy.vhost, f"{queue} A", queue, "#")
         third.admin.bind(copy.vhost, X, f"{queue} A", "older", to_exchange=True)
-        agent.write({here.vhost: federated(copy)})
+        agent.write({here.vhost: federated(copy)}).reload()
         copy.wait_bound("k")
         copy.publish(numbered(5))
         assert here.take(5) == numbered(5)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pytest
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import HURRIED
-from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.sites import Site, federated, policies
 from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_types import TYPE_PLUGINS, check
@@ -20,6 +22,8 @@ from tests.lab.waiting import eventually
 BrokerOn = Callable[..., Node]
 SID = "sid"
 TRIXIE = "trixie"
+PLUGIN: Final = "plugin"
+EACH: Final = 100
 
 
 def internal_types(site: Site) -> list[str]:
@@ -27,58 +31,97 @@ def internal_types(site: Site) -> list[str]:
     return [each["type"] for each in found if each["name"].startswith("federation: ")]
 
 
-def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
-    """Flow, followed bindings, a changed definition, a stop and a start, and the end."""
+@dataclass(frozen=True, slots=True)
+class Upstreams:
+    """By their names; where `plugin` is part of one, it has the plugin."""
+
+    sites: Mapping[str, Site]
+
+    def defined(self, hops: int) -> dict[str, Any]:
+        found = {name: {"uri": site.uri, "max-hops": hops} for name, site in self.sites.items()}
+        return {"upstreams": found, "policies": policies()}
+
+    def check_types(self) -> None:
+        for name, site in self.sites.items():
+            assert internal_types(site) == ["x-federation-upstream" if PLUGIN in name else "fanout"], name
+
+    def wait_bound(self, *keys: str) -> None:
+        for site in self.sites.values():
+            site.wait_bound(*keys)
+
+    def publish(self, key: str) -> None:
+        for name, site in self.sites.items():
+            site.publish((f"{name} {body}" for body in numbered(EACH)), key)
+
+    def check_all_came(self, here: Site) -> None:
+        came = here.take(EACH * len(self.sites))
+        for name in self.sites:
+            assert [each for each in came if each.startswith(f"{name} ")] == [
+                f"{name} {each}" for each in numbered(EACH)
+            ]
+
+    def delete_exchanges(self, *, again: bool) -> None:
+        for site in self.sites.values():
+            site.delete_exchange()
+            if again:
+                site.exchange()
+
+
+def use(agent_of: AgentOf, here: Site, sites: Mapping[str, Site]) -> None:
+    """Flow, followed bindings, a changed definition, a stop and a start, and the end, with all upstreams at once."""
+    there, links = Upstreams(sites), [link(here, name) for name in sites]
     here.exchange().queue("k")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
-    assert internal_types(there) == [kind]
-    there.publish(numbered(500))
-    assert here.take(500) == numbered(500)
+    agent = agent_of(here.node).write({here.vhost: there.defined(1)}).start()
+    agent.wait_for("running", *links)
+    there.check_types()
+    there.publish("k")
+    there.check_all_came(here)
     here.bind("l")
     there.wait_bound("k", "l")
     here.unbind("k")
     there.wait_bound("l")
-    agent.write({here.vhost: federated(there, **{"max-hops": 2})})
-    eventually(lambda: agent.history(*link(here)).count("running") == 2, what="the link runs again")
-    assert internal_types(there) == [kind]
+    agent.write({here.vhost: there.defined(2)}).reload()
+    eventually(lambda: all(agent.history(*each).count("running") == 2 for each in links), what="the links run again")
+    there.check_types()
     assert agent.terminate() == 0
-    there.publish(numbered(500), "l")
-    agent.start(HURRIED)  # `test_following` waits as long as a user does
-    assert here.take(500) == numbered(500)
+    there.publish("l")
+    agent.start(HURRIED)  # `test_canaries` waits as long as a user does
+    there.check_all_came(here)
     wait_noticing(agent)
-    there.delete_exchange()
+    there.delete_exchanges(again=False)
     there.wait_bound("l")
-    there.delete_exchange()
-    there.exchange()
+    there.delete_exchanges(again=True)
     there.wait_bound("l")
-    agent.write({})
-    there.wait_clean()
+    agent.write({}).reload()
+    for site in sites.values():
+        site.wait_clean()
 
 
-def test_an_upstream_without_plugin(agent_of: AgentOf, here: Site, there: Site) -> None:
-    use(agent_of, here, there, "fanout")
-
-
-def test_an_upstream_with_the_plugin(agent_of: AgentOf, here: Site, site_on: SiteOn, native_broker: Node) -> None:
-    use(agent_of, here, site_on(native_broker), "x-federation-upstream")
+def test_upstreams_with_and_without_the_plugin(
+    agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn, native_broker: Node
+) -> None:
+    use(agent_of, here, {"bare": there, PLUGIN: site_on(native_broker)})
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize(("down", "up"), [(None, SID), (SID, None), (SID, SID), (TRIXIE, SID), (SID, TRIXIE)])
-def test_releases_without_plugin(
-    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, down: str | None, up: str | None
-) -> None:
-    upstream = broker_on(up, name="second" if up == down else "broker")
-    use(agent_of, site_on(broker_on(down)), site_on(upstream), "fanout")
+def test_upstreams_of_newer_releases(agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn) -> None:
+    there = {f"{PLUGIN}-{each}": site_on(broker_on(each, plugins=NATIVE_PLUGINS)) for each in (SID, TRIXIE)}
+    use(agent_of, here, there | {SID: site_on(broker_on(SID))})
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize("release", [SID, TRIXIE])
-def test_releases_with_the_plugin_upstream(
-    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str
+def test_a_downstream_of_the_newest_release(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, there: Site
 ) -> None:
-    use(agent_of, here, site_on(broker_on(release, plugins=NATIVE_PLUGINS)), "x-federation-upstream")
+    others = {SID: broker_on(SID, name="second"), TRIXIE: broker_on(TRIXIE)}
+    use(agent_of, site_on(broker_on(SID)), {"old": there} | {name: site_on(node) for name, node in others.items()})
+
+
+@pytest.mark.versions
+def test_a_downstream_between_the_oldest_and_the_newest(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn
+) -> None:
+    use(agent_of, site_on(broker_on(TRIXIE)), {SID: site_on(broker_on(SID))})
 
 
 @pytest.mark.versions
@@ -120,17 +163,3 @@ def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here:
     assert here.take(10) == numbered(10)
     here.bind("l")
     there.wait_bound("k", "l")
-
-
-@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
-def test_quorum_queues_upstream(
-    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str | None
-) -> None:
-    there = site_on(broker_on(release, name="broker" if release else "second"))
-    here.exchange().queue("k")
-    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": "quorum"})}).start()
-    agent.wait_for("running", link(here))
-    [queue] = [each for each in there.node.admin.get("queues", there.vhost) if each["name"].startswith("federation: ")]
-    assert queue["arguments"]["x-queue-type"] == "quorum"
-    there.publish(numbered(100), exchange=X)
-    assert here.take(100) == numbered(100)

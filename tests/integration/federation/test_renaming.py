@@ -71,7 +71,7 @@ def test_an_agent_that_goes_to_another_cluster_leaves_the_queues_of_the_first(
     with there.node.admin.temporary_vhost(here.vhost):
         second = Site(there.node, here.vhost).exchange().queue("k")
         downstream = {"uri": second.node.uri(), "management": second.node.management_uri()}
-        agent.write({here.vhost: federated(there)}, downstream=downstream)
+        agent.write({here.vhost: federated(there)}, downstream=downstream).reload()
         queues = [queue_of(node.cluster_name, here, X) for node in (here.node, second.node)]
         eventually(lambda: set(queues) <= set(there.links_objects()), what="the queue of the second stands too")
         agent.wait_for("running", link(here))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
 from aio_pika.abc import HeadersType
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.running import CHANGED, Agent
+from tests.integration.federation.sites import Site, policies
 from tests.integration.federation.test_api import ask
-from tests.integration.federation.test_failures import link
-from tests.lab.user_program import numbered
+from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
 
 FRAME = 131_072
@@ -22,34 +20,39 @@ UNFIT = 12
 LARGE: HeadersType = {"x": bytearray(random.Random(1).randbytes(FRAME - 100))}
 
 
-def only(agent: Agent) -> dict[str, Any]:
-    [found] = ask(agent, "/api/links")
+KINDS = ("classic", "quorum")
+
+
+def shown(agent: Agent, kind: str) -> dict[str, Any]:
+    [found] = [each for each in ask(agent, "/api/links") if each["upstream"] == kind]
     return dict(found)
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_more_of_them_than_the_prefetch_stop_nothing(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
+def test_more_of_them_than_the_prefetch_stop_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue("k")
-    definition = federated(there, **{"prefetch-count": 5, "queue-type": kind})
-    listen = {"http": {"listen": ""}, "stall-after": 2}
+    upstreams = {kind: {"uri": there.uri, "exchange": kind, "prefetch-count": 5, "queue-type": kind} for kind in KINDS}
     agent = agent_of(here.node)
-    listen["http"] = {"listen": f"127.0.0.1:{agent.port}"}
-    agent.write({here.vhost: definition}, agent=listen).start()
-    agent.wait_for("running", link(here))
-    there.publish(numbered(UNFIT), headers=LARGE)
-    there.publish(numbered(200))
-    assert here.take(200) == numbered(200)
+    section = {"upstreams": upstreams, "policies": policies()}
+    agent.write({here.vhost: section}, agent=agent.settings(**{"stall-after": 2})).start()
+    agent.wait_running(2)
+    for kind in KINDS:
+        there.wait_bound("k", exchange=kind)
+        there.publish(numbered(UNFIT), exchange=kind, headers=LARGE)
+        there.publish(numbered(50), exchange=kind)
+    assert times(here.take(100)) == dict.fromkeys(numbered(50), 2)
 
     report = (
         f"{UNFIT} messages can't be published downstream: {UNFIT} with headers larger than a frame there (up to 131"
     )
-    eventually(lambda: only(agent)["status"] == "stalled", what="nothing else waits")
-    shown = only(agent)
-    assert shown["error"].startswith(report) and f" bytes, where {FRAME} fit); " in shown["error"]
-    assert shown["error"].endswith(f"'federation-agent: quarantine': its properties fit into no frame of {FRAME} bytes")
-    assert shown["quarantined"] == 0
-    assert shown["prefetch"] > UNFIT
-    there.publish(numbered(5, start=200))
-    assert here.take(5) == numbered(5, start=200)
-    assert agent.history(*link(here)).count("backoff") == 0
+    for kind in KINDS:
+        eventually(lambda kind=kind: shown(agent, kind)["status"] == "stalled", what="nothing else waits")  # type: ignore[misc]
+        found = shown(agent, kind)
+        error = found["error"]
+        assert error.startswith(report) and f" bytes, where {FRAME} fit); " in error
+        assert error.endswith(f"'federation-agent: quarantine': its properties fit into no frame of {FRAME} bytes")
+        assert found["quarantined"] == 0
+        assert found["prefetch"] > UNFIT
+        there.publish(numbered(5, start=50), exchange=kind)
+    assert times(here.take(10)) == dict.fromkeys(numbered(5, start=50), 2)
+    assert not [each for each in agent.logged(CHANGED) if each["status"] == "backoff"]
     assert agent.terminate() == 0

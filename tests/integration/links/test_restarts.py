@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.running import Agent, Named
+from tests.integration.federation.running import Named
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.queue_links.scene import NO_CONSUMERS, User, declare, queue, wait_error
 from tests.integration.shovels.shoveling import named, shovel
@@ -18,7 +18,6 @@ from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
-RELEASES = [None, pytest.param("sid", marks=pytest.mark.versions)]
 TRANSIENT, CLASSIC, QUORUM = "fed.transient", "work.classic", "work.quorum"
 
 ProxyTo = Callable[[Node | int], Proxy]
@@ -63,27 +62,29 @@ def take_all(here: Site, there: Site, bodies: list[str]) -> None:
     assert there.take(len(bodies), queue="brought") == bodies
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_an_upstream_restarts(
-    agent_of: AgentOf, here: Site, borrowed: Borrowed, site_on: SiteOn, *, proxy_to: ProxyTo, release: str | None
+@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
+def test_the_upstream_restarts_and_then_the_downstream(
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, *, proxy_to: ProxyTo, release: str | None
 ) -> None:
-    """Also under load. A durable exchange keeps what links built; one that isn't goes, and may exist again too soon."""
-    node = borrowed(release=release)
-    there, proxy = site_on(node), proxy_to(node)
+    """Also under load. A durable exchange keeps what links built; one that isn't goes, and may exist again too soon.
+    What is published while the downstream is away comes afterwards; consumers that came before the agent are found
+    again."""
+    here, there = site_on(borrowed(release=release)), site_on(borrowed(release=release))
+    proxy = proxy_to(there.node)
     declare_all(here, there)
-    uri = node.uri(there.vhost, port=proxy.port)
+    uri = there.node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: sections(here, there, uri)}).start()
     agent.wait_for("running", *all_links(here))
     before = of_durable(there)
     publish_all(here, there, first := numbered(10))
     take_all(here, there, first)
-    there.publish(loaded := numbered(990, start=10), CLASSIC, exchange="")
+    there.publish(loaded := numbered(490, start=10), CLASSIC, exchange="")
     there.publish(loaded, QUORUM, exchange="")
     with User(here, CLASSIC, prefetch=20) as classic, User(here, QUORUM, prefetch=20) as quorum:
         for user in (classic, quorum):
-            user.wait(300)
+            user.wait(150)
         proxy.refuse()
-        node.restart()
+        there.node.restart()
         there.exchange(TRANSIENT, durable=False)
         proxy.accept()
         agent.wait_for("running", *all_links(here))
@@ -91,53 +92,32 @@ def test_an_upstream_restarts(
             there.wait_bound(*keys, exchange=exchange)
         for user in (classic, quorum):
             eventually(lambda user=user: set(user.taken) == set(first + loaded), what="all have come")  # type: ignore[misc]
-        publish_all(here, there, late := numbered(10, start=1000))
+        publish_all(here, there, late := numbered(10, start=500))
         take_all(here, there, late)
         for user in (classic, quorum):
             eventually(lambda user=user: set(late) <= set(user.taken), what="the late ones have come")  # type: ignore[misc]
     assert of_durable(there) == before, "it was built anew"
-    check_unexpected(agent)
+
+    here.node.stop()
+    agent.wait_for("backoff", (here.vhost, X, "origin"))
+    publish_upstream(there, meanwhile := numbered(10, start=600))
+    here.node.start()
+    with User(here, CLASSIC) as classic, User(here, QUORUM) as quorum:
+        for user in (classic, quorum):
+            assert user.wait(10) == meanwhile
+    agent.wait_for("running", *all_links(here))
+    assert here.take(10) == meanwhile
+    assert here.take(10, queue="fetched") == meanwhile
+    publish_all(here, there, last := numbered(10, start=700))
+    take_all(here, there, last)
+    for name in (CLASSIC, QUORUM):
+        wait_error(agent, NO_CONSUMERS, name)
+    assert agent.logged("unexpected error") == []
 
 
 def of_durable(there: Site) -> list[str]:
     """What the link of the durable exchange keeps upstream."""
     return [name for name in there.links_objects() if TRANSIENT not in name]
-
-
-def check_unexpected(agent: Agent) -> None:
-    assert agent.logged("unexpected error") == []
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_downstream_restarts(
-    agent_of: AgentOf, there: Site, borrowed: Borrowed, site_on: SiteOn, release: str | None
-) -> None:
-    """What is published meanwhile comes afterwards; consumers that came before the agent are found again."""
-    node = borrowed(release=release)
-    here = site_on(node)
-    declare_all(here, there)
-    agent = agent_of(node).write({here.vhost: sections(here, there, there.uri)}).start()
-    agent.wait_for("running", *all_links(here))
-    publish_all(here, there, first := numbered(10))
-    take_all(here, there, first)
-    with User(here, CLASSIC) as classic, User(here, QUORUM) as quorum:
-        for user in (classic, quorum):
-            assert user.wait(10) == first
-    node.stop()
-    agent.wait_for("backoff", (here.vhost, X, "origin"))
-    publish_upstream(there, late := numbered(10, start=10))
-    node.start()
-    with User(here, CLASSIC) as classic, User(here, QUORUM) as quorum:
-        for user in (classic, quorum):
-            assert user.wait(10) == late
-    agent.wait_for("running", *all_links(here))
-    assert here.take(10) == late
-    assert here.take(10, queue="fetched") == late
-    publish_all(here, there, last := numbered(10, start=20))
-    take_all(here, there, last)
-    for name in (CLASSIC, QUORUM):
-        wait_error(agent, NO_CONSUMERS, name)
-    check_unexpected(agent)
 
 
 def publish_upstream(there: Site, bodies: list[str]) -> None:

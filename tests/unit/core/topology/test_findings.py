@@ -1,4 +1,4 @@
-"""Arrivals as real brokers have shown them, by tests/integration/federation/test_topologies.py."""
+"""Arrivals as real brokers have shown them, and still do in tests/integration/topology."""
 
 from __future__ import annotations
 
