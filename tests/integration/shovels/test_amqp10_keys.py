@@ -144,17 +144,17 @@ def test_forward_and_timestamp_headers(agent_of: AgentOf, here: Site, ten: Amqp1
     }
     defined = {}
     for kind in KINDS:
-        furnished(kind, ten, here, src=f"src {kind}", dest=f"dest {kind}")
-        defined[kind] = ends(kind, ten, here, src=f"src {kind}", dest=f"dest {kind}") | FORWARDED
+        furnished(kind, ten, here, src=f"src.{kind}", dest=f"dest.{kind}")
+        defined[kind] = ends(kind, ten, here, src=f"src.{kind}", dest=f"dest.{kind}") | FORWARDED
         defined[kind] |= ignored if kind != "from" else {}
     agent_of(here.node).write({here.vhost: {"shovels": defined}}).start().wait_running(len(defined))
-    here.publish(["m"], "src to", exchange="", headers={"mine": "yes"})
+    here.publish(["m"], "src.to", exchange="", headers={"mine": "yes"})
     with ten.user() as user:  # 3.10 loses headers, from 0-9-1 to 1.0
-        assert user.send("src both", {"body": "m", "properties": {"mine": "yes"}}) == ["accepted"]
+        assert user.send("src.both", {"body": "m", "properties": {"mine": "yes"}}) == ["accepted"]
         properties = {"mine": "yes", "number": 5}
         sent = {"body": "m", "properties": properties, "id": "1", "content_type": "text/plain"}
-        assert user.send("src from", sent) == ["accepted"]
-        arrived = {kind: user.take(f"dest {kind}", 1) for kind in ("both", "to")}
+        assert user.send("src.from", sent) == ["accepted"]
+        arrived = {kind: user.take(f"dest.{kind}", 1) for kind in ("both", "to")}
     cluster = here.node.admin.get("cluster-name")["name"]
     for kind, [found] in arrived.items():
         annotations = found["annotations"]
@@ -166,7 +166,7 @@ def test_forward_and_timestamp_headers(agent_of: AgentOf, here: Site, ten: Amqp1
         assert abs(annotations["x-opt-shovelled-timestamp"] / 1_000 - time.time()) < 60
         assert "x-added" not in annotations
         assert (found["properties"], found["body"]) == ({"mine": "yes"}, "m")
-    [message] = messages(here.uri, "dest from", 1)
+    [message] = messages(here.uri, "dest.from", 1)
     headers: dict[str, Any] = {**message.headers}
     assert (headers["mine"], headers["number"]) == ("yes", 5)
     assert (message.body, message.message_id, message.content_type) == (b"m", "1", "text/plain")
@@ -193,13 +193,13 @@ def test_messages_arrive_as_they_were_sent(agent_of: AgentOf, here: Site, core: 
     rules = {"set-headers": {"x-team": "a"}, "remove-headers": ["secret*"]}
     defined = {}
     for kind in KINDS:
-        furnished(kind, core, here, src=f"src {kind}", dest=f"dest {kind}")
-        defined[kind] = ends(kind, core, here, src=f"src {kind}", dest=f"dest {kind}")
+        furnished(kind, core, here, src=f"src.{kind}", dest=f"dest.{kind}")
+        defined[kind] = ends(kind, core, here, src=f"src.{kind}", dest=f"dest.{kind}")
         defined[kind] |= rules if kind != "both" else {}
     agent_of(here.node).write({here.vhost: {"shovels": defined}}).start().wait_running(len(defined))
     with core.user() as user:
-        assert user.send("src both", *MESSAGES) == ["accepted"] * len(MESSAGES)
-        came = user.take("dest both", len(MESSAGES))
+        assert user.send("src.both", *MESSAGES) == ["accepted"] * len(MESSAGES)
+        came = user.take("dest.both", len(MESSAGES))
     for sent, found in zip(MESSAGES, came, strict=True):
         expected = {"durable": True} | {name: each for name, each in sent.items() if name != "annotations"}
         assert found.items() >= expected.items()
@@ -207,8 +207,8 @@ def test_messages_arrive_as_they_were_sent(agent_of: AgentOf, here: Site, core: 
         assert found["delivery_count"] == 0
     for kind in ("from", "to"):
         source, destination = sites(kind, core, here)
-        source.publish(["a"], f"src {kind}", exchange="", headers={"secret-1": "s", "kept": 1})
-        [message] = messages(destination.uri, f"dest {kind}", 1)
+        source.publish(["a"], f"src.{kind}", exchange="", headers={"secret-1": "s", "kept": 1})
+        [message] = messages(destination.uri, f"dest.{kind}", 1)
         headers = {name: message.headers.get(name) for name in ("x-team", "secret-1", "kept")}
         assert headers == {"x-team": "a", "secret-1": None, "kept": 1}
 
