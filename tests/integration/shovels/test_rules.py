@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Self, cast
 
@@ -13,7 +14,7 @@ import pytest
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, links_of, named, running, shovel, shovels
+from tests.integration.shovels.shoveling import links_of, named, running, shovel, shovels
 from tests.integration.status.asking import metric
 from tests.lab.user_program import depth, messages, numbered
 from tests.lab.waiting import DEADLINE, eventually
@@ -94,22 +95,33 @@ def test_a_number_of_messages_is_moved_at_the_limit_that_comes_meanwhile(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("limit", [{"messages": 7}, {"bytes": 1_000_000}])
-def test_a_limit_is_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Site, limit: dict[str, int]) -> None:
-    rate = limit.get("messages", 100)
-    there.queue(name="src").publish(["x" * 10_000] * (70 * rate), "src", exchange="")
-    agent = running(agent_of(here.node), here, shovel(there, here, rate_limit=limit))
+def test_limits_are_exact_over_a_minute(agent_of: AgentOf, here: Site, there: Site) -> None:
+    limits: dict[str, tuple[int, dict[str, int]]] = {"few": (7, {"messages": 7}), "bytes": (100, {"bytes": 1_000_000})}
+    for name, (rate, _) in limits.items():
+        there.queue(name=name).publish(["x" * 10_000] * (70 * rate), name, exchange="")
+    defined = {
+        name: shovel(there, here, src_queue=name, dest_queue=name, rate_limit=limit)
+        for name, (_, limit) in limits.items()
+    }
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
+    agent.wait_running(len(defined))
     time.sleep(3)
 
-    def forwarded() -> int:
-        [link] = ask(agent, "/api/links")
+    def forwarded(name: str) -> int:
+        link = links_of(agent)[name]
         assert link["status"] == "running"
         return int(link["forwarded"])
 
-    looks = [Look.at_once(forwarded)]
+    looks: dict[str, list[Look]] = {name: [Look.at_once(partial(forwarded, name))] for name in limits}
     for _ in range(6):
         time.sleep(10)
-        looks.append(Look.at_once(forwarded))
+        for name, seen in looks.items():
+            seen.append(Look.at_once(partial(forwarded, name)))
+    for name, (rate, _) in limits.items():
+        judge(looks[name], rate)
+
+
+def judge(looks: Sequence[Look], rate: int) -> None:
     assert looks[-1].forwarded - looks[0].forwarded <= 1.02 * rate * (looks[-1].ended - looks[0].began)
     # A part of the minute in which the machine stood still says nothing of the limit: one without is enough.
     shares = [
