@@ -53,8 +53,8 @@ def ask(agent: Agent, path: str, method: str = "GET") -> Any:
 
 
 def links_of(agent: Agent) -> dict[str, dict[str, Any]]:
-    """All links as the API shows them, by name."""
-    return {str(each["name"]): each for each in ask(agent, "/api/links")}
+    """All shovels as the API shows them, by name."""
+    return {str(each["name"]): each for each in ask(agent, "/api/links") if each["kind"] == "shovel"}
 
 
 def error_of(agent: Agent, site: Site, name: str = SHOVEL) -> str:
