@@ -19,10 +19,10 @@ from tests.lab.proxy import Proxy
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
-RESETS: Final = 10
+RESETS: Final = 6
 PREFETCH: Final = 20
-COUNT: Final = 1_500
-WANTED: Final = 800
+COUNT: Final = 1_000
+WANTED: Final = 600
 PART: Final = 50  # is published while a connection is cut
 SLOWLY: Final = 30_000  # bytes in a second, so that all shovels are midway
 QUORUM: Final = {"x-queue-type": "quorum", "x-delivery-limit": -1}
