@@ -23,6 +23,7 @@ RESETS: Final = 6
 PREFETCH: Final = 20
 COUNT: Final = 1_000
 WANTED: Final = 600
+FEED: Final = "feed"
 PART: Final = 50  # is published while a connection is cut
 SLOWLY: Final = 30_000  # bytes in a second, so that all shovels are midway
 QUORUM: Final = {"x-queue-type": "quorum", "x-delivery-limit": -1}
@@ -140,9 +141,12 @@ def test_resets_under_all_kinds_of_shovels(
     defined = {moved.name: moved.definition | common for moved in all_moved}
     agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
     agent.wait_for("running", *(named(here, name) for name in each))
-    fed = [each[name] for name in (each.keys() - ENDED) | {"busy"}]
+    for site in (here, ten.site):
+        site.exchange(FEED, "fanout")
+    for name in (each.keys() - ENDED) | {"busy"}:
+        each[name].source.bind(name=each[name].src, exchange=FEED)
     for number in range(RESETS):
-        reset_midway(agent, proxy, fed, number)
+        reset_midway(agent, proxy, (here, ten.site), numbered(PART, start=COUNT + number * PART))
     proxy.throttle(None)
     agent.wait_for("terminated", *(named(here, name) for name in ENDED & each.keys()))
     reconnects = {name: link["reconnects"] for name, link in links_of(agent).items()}
@@ -177,7 +181,7 @@ def judge_finished(each: Mapping[str, Moved]) -> None:
             assert moved.source.take(COUNT - WANTED, queue=moved.src) == numbered(COUNT - WANTED, start=WANTED)
 
 
-def reset_midway(agent: Agent, proxy: Proxy, fed: Iterable[Moved], number: int) -> None:
+def reset_midway(agent: Agent, proxy: Proxy, sources: Iterable[Site], part: Collection[str]) -> None:
     """A part is published while all that haven't finished forward messages, and the connections are cut.
 
     They are cut only once each link runs as the API shows it: a cut while it opens again is no further loss.
@@ -194,8 +198,8 @@ def reset_midway(agent: Agent, proxy: Proxy, fed: Iterable[Moved], number: int) 
 
     wait("all run", lambda _, link: link["status"] == "running")
     before = links_of(agent)
-    for moved in fed:
-        moved.publish(numbered(PART, start=COUNT + number * PART))
+    for site in sources:
+        site.publish(part, exchange=FEED)
     wait("all go on", lambda name, link: link["forwarded"] > before[name]["forwarded"])
     proxy.cut()
     wait("all were cut", lambda name, link: link["reconnects"] > before[name]["reconnects"])
