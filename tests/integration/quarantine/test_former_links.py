@@ -52,10 +52,10 @@ def command(lab: Lab, one_aside: Agent, there: Site) -> Quarantine:
     return run
 
 
-def test_an_upstream_that_nothing_uses_is_looked_at(
-    one_aside: Agent, command: Quarantine, here: Site, there: Site
+def test_they_are_found_while_anything_leads_to_their_broker(
+    one_aside: Agent, command: Quarantine, here: Site, there: Site, site_on: SiteOn
 ) -> None:
-    one_aside.write({here.vhost: federated(there) | {"policies": {}}})
+    one_aside.write({here.vhost: federated(there) | {"policies": {}}})  # the upstream is there, and nothing uses it
     listed = command("list", "--format", "json")
     assert listed.status == 0, listed
     [found] = json.loads(listed.out)
@@ -63,34 +63,22 @@ def test_an_upstream_that_nothing_uses_is_looked_at(
     replayed = command("replay", "--all", "--format", "json")
     assert (replayed.status, json.loads(replayed.out)["replayed"]) == (4, 0)
     assert "no definition has this link any more" in replayed.out
-    assert depth(there.uri, QUARANTINE) == 1
 
-
-def test_a_broker_that_nothing_defines_is_looked_at_by_its_uri(
-    one_aside: Agent, command: Quarantine, here: Site, there: Site
-) -> None:
     one_aside.write({here.vhost: {}})
     listed = command("list")
     assert (listed.status, listed.out) == (5, NOTHING)
     assert command("drop", "--all").out.startswith("0 messages dropped\nonly brokers of defined")
+    assert command("drop", "--all", "--uri", site_on(there.node).uri).status == 5, "no other broker is looked at then"
+    assert depth(there.uri, QUARANTINE) == 1
     for what in ("list", "show"):
-        found = command(what, "--uri", "${env:FORMER}", "--format", "json")
-        assert (found.status, len(json.loads(found.out))) == (0, 1), found
-        assert json.loads(found.out)[0]["where"] == f"broker of --uri 127.0.0.1:{there.node.amqp_port}"
+        shown = command(what, "--uri", "${env:FORMER}", "--format", "json")
+        assert (shown.status, len(json.loads(shown.out))) == (0, 1), shown
+        assert json.loads(shown.out)[0]["where"] == f"broker of --uri 127.0.0.1:{there.node.amqp_port}"
     dropped = command("drop", "--all", "--uri", "${env:FORMER}", "--format", "json")
     assert json.loads(dropped.out) == {"dropped": 1, "problems": []}
     assert command("list", "--uri", "${env:FORMER}").out == "0 messages in quarantine\n"
 
-
-def test_no_other_broker_is_looked_at_then(command: Quarantine, there: Site, site_on: SiteOn) -> None:
-    other = site_on(there.node)
-    assert command("drop", "--all", "--uri", other.uri).status == 5
-    assert depth(there.uri, QUARANTINE) == 1
-
-
-def test_an_address_is_never_shown_with_its_secret(command: Quarantine) -> None:
     refused = command("list", "--uri", "${env:WRONG}")
-    assert refused.status == 4
     assert "broker of --uri 127.0.0.1" in refused.err
     wrong = [
         refused,
@@ -99,4 +87,6 @@ def test_an_address_is_never_shown_with_its_secret(command: Quarantine) -> None:
     ]
     assert [each.status for each in wrong] == [4, 2, 2]
     assert "--uri: ${env:NONE}: the environment variable isn't set" in wrong[-1].err
-    assert not any("not-the-password" in each.out + each.err for each in wrong)
+    assert not any("not-the-password" in each.out + each.err for each in wrong), (
+        "an address is shown without its secret"
+    )

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from tests.bench.process import memory_mib
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, X, federated
@@ -16,19 +14,17 @@ from tests.integration.federation.test_credentials import origin, replace, wait_
 from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one, quarantined
 from tests.integration.queue_links import scene as queue_links
-from tests.integration.shovels.shoveling import named, running, shovel
+from tests.integration.shovels.shoveling import links_of, named, shovel
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
-from tests.tiers import thorough
 
-MANY = 300
+MANY = 200
 
 
-@pytest.mark.parametrize("kind", ["classic", thorough("quorum")])
-def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
+def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue("#")
     there.exchange()
-    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     there.publish(numbered(20))
     here.wait_depth(20, Q)
@@ -48,7 +44,6 @@ def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: s
     when = headers["x-quarantine-time"]
     assert isinstance(when, datetime) and before - 1 <= when.replace(tzinfo=UTC).timestamp() <= time.time() + 1
     assert (headers["mine"], message.type, message.expiration, message.user_id) == (1, "t", None, None)
-    assert there.node.admin.get("queues", there.vhost, QUARANTINE)["type"] == kind
     shown = only(agent)
     assert (shown["status"], shown["error"], shown["quarantined"]) == ("running", None, 1)
     assert shown["reconnects"] == 1, "the first refusal tells the limit"
@@ -96,20 +91,21 @@ def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     assert agent.terminate() == 0
 
 
-@pytest.mark.parametrize("after", [{}, {"src_delete_after": "queue-length"}])
-def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str, str]) -> None:
+def test_of_shovels(agent_of: AgentOf, here: Site, there: Site) -> None:
     """One that moves what is there counts it among that."""
-    there.queue(name="src").publish([*numbered(20), LARGE, *numbered(20, start=20)], "src", exchange="")
-    agent = agent_of(here.node)
-    if after:
-        agent.write({here.vhost: {"shovels": {"drain": shovel(there, here, **after)}}}).start()
-        agent.wait_for("terminated", named(here))
-    else:
-        running(agent, here, shovel(there, here))
-    assert set(here.take(40, queue="dest")) >= set(numbered(40)[20:])
-    [message] = quarantined(there, 1)
-    assert message.body.decode() == LARGE
-    assert (only(agent)["quarantined"], depth(there.uri, "src")) == (1, 0)
+    defined = {
+        name: shovel(there, here, src_queue=name, dest_queue=name, **keys)
+        for name, keys in {"endless": {}, "moves": {"src_delete_after": "queue-length"}}.items()
+    }
+    for name in defined:
+        there.queue(name=name).publish([*numbered(20), LARGE, *numbered(20, start=20)], name, exchange="")
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
+    agent.wait_for("terminated", named(here, "moves"))
+    for name in defined:
+        assert set(here.take(40, queue=name)) >= set(numbered(40)[20:])
+    assert [message.body.decode() for message in quarantined(there, 2)] == [LARGE] * 2
+    assert [link["quarantined"] for link in links_of(agent).values()] == [1, 1]
+    assert [depth(there.uri, name) for name in defined] == [0, 0]
     assert agent.terminate() == 0
 
 

@@ -13,12 +13,13 @@ from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one
-from tests.integration.shovels.shoveling import running, shovel
+from tests.integration.shovels.shoveling import named, shovel, shovels
 from tests.integration.status.asking import metric
 from tests.lab.lab import Lab
 from tests.lab.waiting import DEADLINE, eventually
 
 GAUGE = "federation_agent_quarantine_messages"
+HURRIED = "tests.integration.quarantine.hurried"
 
 
 def overview(agent: Agent) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def run(lab: Lab, agent: Agent, *arguments: str, status: int) -> str:
 def test_they_are_shown_until_they_are_gone(agent_of: AgentOf, lab: Lab, here: Site, there: Site) -> None:
     here.exchange().queue("#")
     there.exchange()
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start(HURRIED)
     agent.wait_for("running", link(here))
     there.wait_bound("#")
     wait_for(agent, messages=0, is_exact=True, quarantined=0)
@@ -62,7 +63,7 @@ def test_they_are_shown_until_they_are_gone(agent_of: AgentOf, lab: Lab, here: S
     assert metric(agent, GAUGE) == 2
 
     assert agent.terminate() == 0
-    agent.start()
+    agent.start(HURRIED)
     agent.wait_for("running", link(here))
     wait_for(agent, messages=2, is_exact=True, quarantined=0)
     assert only(agent)["quarantined"] == 0
@@ -86,7 +87,8 @@ def test_a_vhost_that_several_links_come_from_counts_once(
     there.node.admin.permissions(there.vhost, user)
     there.queue(name="src").queue(name="other")
     other = shovel(there, here, src_queue="other") | {"src-uri": there.node.uri(there.vhost, user, "p")}
-    agent = agent_of(here.node).write({here.vhost: {"shovels": {"one": shovel(there, here), "two": other}}}).start()
+    sections = {"shovels": {"one": shovel(there, here), "two": other}}
+    agent = agent_of(here.node).write({here.vhost: sections}).start(HURRIED)
     agent.wait_running(2)
     wait_for(agent, messages=0, is_exact=True)
     publish_one(there, "", "src", LARGE)
@@ -108,7 +110,8 @@ def test_who_may_not_look_hears_how_many_were_put_there(
     admin.permissions(there.vhost, user, configure="^src$", write="^amq.default$", read="^src$")
     admin.queue(there.vhost, QUARANTINE)
     definition = shovel(there, here) | {"src-uri": there.node.uri(there.vhost, user, "p")}
-    agent = running(agent_of(here.node), here, definition)
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start(HURRIED)
+    agent.wait_for("running", named(here))
     publish_one(there, "", "src", LARGE)
     wait_for(agent, messages=None, is_exact=False, unseen=1, quarantined=1)
     shown = run(lab, agent, "status", status=1)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.sites import Site
-from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one, quarantined
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.quarantine.scene import LARGE, QUARANTINE, publish_one, quarantined
 from tests.integration.queue_links import scene as queue_links
-from tests.integration.shovels.shoveling import running, shovel
+from tests.integration.shovels.shoveling import links_of, running, shovel
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -33,47 +33,56 @@ def kind_of(site: Site) -> str:
     return str(site.node.admin.get("queues", site.vhost, QUARANTINE)["type"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [(QUORUM, "quorum"), ({}, "classic"), ({"x-max-length": 1_000}, "quorum")],
-    ids=["quorum", "classic", "unknown, so the safer one"],
-)
-def test_of_a_queue_that_a_shovel_found(
-    agent_of: AgentOf, here: Site, there: Site, arguments: dict[str, Any], expected: str
-) -> None:
-    there.node.admin.queue(there.vhost, "src", arguments=arguments)
-    agent = running(agent_of(here.node), here, shovel(there, here))
-    publish_one(there, "", "src", LARGE)
-    assert kind_of(there) == expected
-    assert agent.terminate() == 0
-
-
-def test_of_the_queue_that_a_shovel_makes_for_itself(agent_of: AgentOf, here: Site, there: Site) -> None:
+def test_beside_the_sources_of_shovels(agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn) -> None:
+    """Queues that they found; where the type isn't known it is the safer one."""
+    expected: dict[str, dict[str, Any]] = {"quorum": QUORUM, "classic": {}, "unknown": {"x-max-length": 1_000}}
+    sources = {kind: site_on(there.node) for kind in expected}
+    for kind, arguments in expected.items():
+        sources[kind].node.admin.queue(sources[kind].vhost, "src", arguments=arguments)
+    defined = {kind: shovel(source, here, dest_queue=kind) for kind, source in sources.items()}
     there.exchange("x")
-    agent = running(agent_of(here.node), here, shovel(there, here, src_exchange="x", src_exchange_key="#"))
-    publish_one(there, "x", "k", LARGE)  # it goes with the queue when the refusal shows the limit
-    eventually(lambda: only(agent)["reconnects"] == 1 and only(agent)["status"] == "running", what="it runs again")
+    defined["own"] = shovel(there, here, src_exchange="x", src_exchange_key="#")
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
+    agent.wait_running(len(defined))
+    for source in sources.values():
+        publish_one(source, "", "src", LARGE)
+    kinds = {kind: kind_of(source) for kind, source in sources.items()}
+    assert kinds == {"quorum": "quorum", "classic": "classic", "unknown": "quorum"}
+
+    publish_one(there, "x", "k", LARGE)  # it goes with the queue of the shovel's own when the refusal shows the limit
+    eventually(
+        lambda: (links_of(agent)["own"]["reconnects"], links_of(agent)["own"]["status"]) == (1, "running"),
+        what="it runs again",
+    )
     publish_one(there, "x", "k", LARGE)
     assert kind_of(there) == "classic"
     assert agent.terminate() == 0
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_of_a_queue_upstream_that_is_of_another_type_downstream(
-    agent_of: AgentOf, here: Site, there: Site, kind: str
-) -> None:
-    other = {"classic": "quorum", "quorum": "classic"}[kind]
-    queue_links.declare(here, arguments={"x-queue-type": other})
-    queue_links.declare(there, arguments={"x-queue-type": kind})
-    agent = agent_of(here.node).write({here.vhost: queue_links.federated(there)}).start()
-    with queue_links.User(here) as user:
-        publish_one(there, "", queue_links.Q, "first")
-        user.wait(1)
-        publish_one(there, "", queue_links.Q, LARGE)
-        assert kind_of(there) == kind
+def test_beside_upstreams(agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn) -> None:
+    """As the queue upstream is, whatever that downstream is; and as the queue of an exchange's link."""
+    pairs = {"classic": ("quorum", here, there), "quorum": ("classic", site_on(here.node), site_on(there.node))}
+    for kind, (other, below, above) in pairs.items():
+        queue_links.declare(below, arguments={"x-queue-type": other})
+        queue_links.declare(above, arguments={"x-queue-type": kind})
+    down, up = site_on(here.node).exchange().queue("#"), site_on(there.node).exchange()
+    sections = {below.vhost: queue_links.federated(above) for _, below, above in pairs.values()}
+    sections[down.vhost] = federated(up, **{"queue-type": "quorum"})
+    agent = agent_of(here.node).write(sections).start()
+    agent.wait_running(len(sections))
+    up.wait_bound("#")
+    publish_one(up, X, "k", LARGE)
+    assert kind_of(up) == "quorum"
+    for kind, (_, below, above) in pairs.items():
+        with queue_links.User(below) as user:
+            publish_one(above, "", queue_links.Q, "first")
+            user.wait(1)
+            publish_one(above, "", queue_links.Q, LARGE)
+            assert kind_of(above) == kind
     assert agent.terminate() == 0
 
 
+@pytest.mark.thorough
 def test_a_broker_without_quorum_queues_gets_a_classic_one(
     agent_of: AgentOf, here: Site, without_quorum_queues: Node, site_on: SiteOn
 ) -> None:

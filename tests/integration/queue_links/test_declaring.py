@@ -38,6 +38,8 @@ def test_a_missing_queue_is_declared_like_the_downstreams(
         "work expires": {"arguments": {"x-expires": 3_600_000, "x-message-ttl": 60_000, "x-max-priority": 4}},
         "work auto": {"auto_delete": True},
         "work quorum": {"arguments": {"x-queue-type": "quorum", "x-delivery-limit": 7}},
+        "work transient": {"durable": False},
+        "work transient 2": {"durable": False},
         "work limited": {"arguments": {"x-max-length": 9, "x-overflow": "reject-publish", "x-queue-mode": "lazy"}},
     }
     for name, flags in declared.items():
@@ -64,19 +66,6 @@ def test_a_broker_that_refuses_transient_queues(agent_of: AgentOf, here: Site, l
         user.wait(5)
     assert user.taken == bodies
     assert agent.history(*queue(here)).count("running") == 1
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_transient_queues(
-    agent_of: AgentOf, site_on: SiteOn, here: Site, broker_on: BrokerOn, release: str | None
-) -> None:
-    there = site_on(broker_on(release))
-    declared = [f"{TRANSIENT} {number}" for number in range(4)]
-    for name in declared:
-        declare(here, name=name, durable=False)
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", *(queue(here, name) for name in declared))
-    assert [attributes(there, name)["durable"] for name in declared] == [False] * 4
 
 
 def test_a_queue_with_auto_delete_keeps_its_messages_while_there_are_consumers(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Callable
 from typing import Any, Final
 
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE, eventually
 
 SHOVEL: Final = "drain"
+
+ProxyTo = Callable[[Node | int], Proxy]
 
 
 def shovel(source: Site, destination: Site, **keys: Any) -> dict[str, Any]:
@@ -47,18 +52,18 @@ def ask(agent: Agent, path: str, method: str = "GET") -> Any:
     return json.loads(text) if text else None
 
 
-def error_of(agent: Agent, site: Site) -> str:
-    return str(agent.links()[named(site)].get("error") or "")
+def links_of(agent: Agent) -> dict[str, dict[str, Any]]:
+    """All shovels as the API shows them, by name."""
+    return {str(each["name"]): each for each in ask(agent, "/api/links") if each["kind"] == "shovel"}
 
 
-def wait_error(agent: Agent, site: Site, *parts: str, deadline: float = DEADLINE) -> None:
+def error_of(agent: Agent, site: Site, name: str = SHOVEL) -> str:
+    return str(agent.links().get(named(site, name), {}).get("error") or "")
+
+
+def wait_error(agent: Agent, site: Site, *parts: str, name: str = SHOVEL) -> None:
     """Until the shovel waits, and says all of this."""
-
-    def said() -> bool:
-        text = error_of(agent, site) if named(site) in agent.links() else ""
-        return all(part in text for part in parts)
-
-    eventually(said, deadline, what=f"the error has {parts}")
+    eventually(lambda: all(part in error_of(agent, site, name) for part in parts), what=f"the error has {parts}")
 
 
 def parameter(site: Site, definition: dict[str, Any], name: str = SHOVEL) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,17 +11,15 @@ import pytest
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, error_of, named, running, shovel, shovels
+from tests.integration.shovels.shoveling import ask, error_of, named, shovel
 from tests.lab.node import Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
-from tests.tiers import thorough
 
 PREFETCH: Final = 50
-COUNT: Final = 1_000
+COUNT: Final = 500
+MODES: Final = ("on-confirm", "on-publish", "no-ack")
 SID: Final = pytest.param("sid", marks=pytest.mark.versions)
-
-BrokerOn = Callable[..., Node]
 
 
 @contextmanager
@@ -34,70 +32,42 @@ def memory_alarm(node: Node) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("release", [None, SID])
-@pytest.mark.parametrize(
-    "ack_mode",
-    [
-        "on-confirm",
-        thorough("on-publish"),
-        thorough("no-ack"),
-    ],
-)
-def test_at_the_destination(
-    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, *, ack_mode: str, release: str | None
-) -> None:
-    """A shovel that begins meanwhile is blocked by its first message, as RabbitMQ blocks only who publishes."""
+def test_at_either_end(agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, release: str | None) -> None:
+    """A shovel that begins meanwhile is blocked by its first message, as RabbitMQ blocks only who publishes.
+
+    Nothing is read from the source for the one that is blocked, and that holds up none to another destination. At the
+    source it goes on: an alarm stops publishers, and to take messages away is what helps.
+    """
     there = site_on(borrowed(release=release))
-    here.queue(name="src").publish(["first"], "src", exchange="")
+    there.queue(name="back").publish(numbered(COUNT), "back", exchange="")
+    defined = {mode: shovel(here, there, src_queue=f"src.{mode}", dest_queue=mode, ack_mode=mode) for mode in MODES}
+    defined["free"] = shovel(here, here, src_queue="src.free", dest_queue="free")
+    defined["back"] = shovel(there, here, src_queue="back", dest_queue="back")
+    for mode in MODES:
+        here.queue(name=f"src.{mode}").publish(["first"], f"src.{mode}", exchange="")
     agent = agent_of(here.node)
     with memory_alarm(there.node):
-        definition = shovel(here, there, ack_mode=ack_mode, src_prefetch_count=PREFETCH)
-        agent.write({here.vhost: shovels(definition)}).start()
-        agent.wait_for("blocked", named(here))
-        [found] = ask(agent, "/api/shovels")
-        assert (found["state"], found["blocked_status"]) == ("blocked", "blocked")
-        assert error_of(agent, here) == "shovel destination blocked: low on memory"
-        here.publish(numbered(COUNT), "src", exchange="")
-        assert depth(there.uri, "dest") == 0
-        if ack_mode != "no-ack":
-            assert depth(here.uri, "src") >= COUNT - 2 * PREFETCH
-    agent.wait_for("running", named(here))
-    assert there.take(COUNT + 1, queue="dest") == ["first", *numbered(COUNT)]
-    assert depth(here.uri, "src") == 0
-    assert agent.history(here.vhost, "drain", "").count("backoff") == 0
-
-
-@pytest.mark.parametrize("release", [None, SID])
-def test_at_the_source_it_goes_on(
-    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, release: str | None
-) -> None:
-    """An alarm stops publishers; to take messages away is what helps."""
-    there = site_on(borrowed(release=release))
-    agent = running(agent_of(here.node), here, shovel(there, here, src_prefetch_count=PREFETCH))
-    [link] = ask(agent, "/api/links")
-    ask(agent, f"/api/links/{link['id']}/pause", "POST")
-    agent.wait_for("paused", named(here))
-    there.wait_unconsumed()
-    there.publish(numbered(COUNT), "src", exchange="")
-    with memory_alarm(there.node):
-        ask(agent, f"/api/links/{link['id']}/resume", "POST")
-        assert here.take(COUNT, queue="dest") == numbered(COUNT)
-        eventually(lambda: depth(there.uri, "src") == 0, what="all is acknowledged")
-    assert "blocked" not in agent.history(here.vhost, "drain", "")
-
-
-def test_shovels_from_the_same_source_to_other_destinations_go_on(
-    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site
-) -> None:
-    """Nothing is read from the source for the one that is blocked, and that must hold up no other."""
-    there = site_on(borrowed())
-    blocked = shovel(here, there, src_queue="for there", dest_queue="got", src_prefetch_count=PREFETCH)
-    free = shovel(here, here, src_queue="for here", dest_queue="got", src_prefetch_count=PREFETCH)
-    agent = agent_of(here.node).write({here.vhost: {"shovels": {"blocked": blocked, "free": free}}}).start()
-    agent.wait_running(2)
-    with memory_alarm(there.node):
-        here.publish(["first"], "for there", exchange="")
-        agent.wait_for("blocked", named(here, "blocked"))
-        here.publish(numbered(COUNT), "for here", exchange="")
-        assert here.take(COUNT, queue="got") == numbered(COUNT)
-        assert agent.links()[named(here, "blocked")]["status"] == "blocked"
-    assert there.take(1, queue="got") == ["first"]
+        limited = {name: found | {"src-prefetch-count": PREFETCH} for name, found in defined.items()}
+        agent.write({here.vhost: {"shovels": limited}}).start()
+        agent.wait_for("blocked", *(named(here, mode) for mode in MODES))
+        shown = {each["name"]: each for each in ask(agent, "/api/shovels")}
+        for mode in MODES:
+            assert (shown[mode]["state"], shown[mode]["blocked_status"]) == ("blocked", "blocked")
+            assert error_of(agent, here, mode) == "shovel destination blocked: low on memory"
+            here.publish(numbered(COUNT), f"src.{mode}", exchange="")
+        agent.wait_for("running", named(here, "free"), named(here, "back"))
+        here.publish(numbered(COUNT), "src.free", exchange="")
+        assert here.take(COUNT, queue="free") == numbered(COUNT)
+        assert here.take(COUNT, queue="back") == numbered(COUNT)
+        eventually(lambda: depth(there.uri, "back") == 0, what="all is acknowledged")
+        assert {agent.links()[named(here, mode)]["status"] for mode in MODES} == {"blocked"}
+        for mode in MODES:
+            assert depth(there.uri, mode) == 0
+            if mode != "no-ack":
+                assert depth(here.uri, f"src.{mode}") >= COUNT - 2 * PREFETCH
+    agent.wait_for("running", *(named(here, mode) for mode in MODES))
+    for mode in MODES:
+        assert there.take(COUNT + 1, queue=mode) == ["first", *numbered(COUNT)]
+        assert depth(here.uri, f"src.{mode}") == 0
+    assert not any("backoff" in agent.history(*named(here, name)) for name in defined)
+    assert not any("blocked" in agent.history(*named(here, name)) for name in ("free", "back"))

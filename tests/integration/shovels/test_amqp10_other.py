@@ -18,8 +18,7 @@ from agent.definitions.sources.load import load_configuration
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, running, shovels, wait_error
-from tests.integration.shovels.test_resets import ProxyTo
+from tests.integration.shovels.shoveling import ProxyTo, ask, named, running, shovels, wait_error
 from tests.lab.amqp10_client import BROKER, PYTHON
 from tests.lab.lab import Lab
 from tests.lab.user_program import depth, messages, numbered

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from agent.amqp.connection_pool import REST
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
@@ -39,20 +37,26 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site) ->
     agent.wait_for("running", named(here))
 
 
-@pytest.mark.parametrize("mode", ["on-confirm", "no-ack"])
-def test_a_definition_that_changes_under_load(agent_of: AgentOf, here: Site, there: Site, mode: str) -> None:
+def test_a_definition_that_changes_under_load(agent_of: AgentOf, here: Site, there: Site) -> None:
     """What was taken is settled first: nothing is lost and nothing comes twice, in whichever queue it is."""
-    definition = shovel(there, here, ack_mode=mode)
-    agent = running(agent_of(here.node), here, definition)
-    here.queue(name="dest2")
-    there.publish(bodies := numbered(3_000), "src", exchange="")
-    agent.write({here.vhost: shovels(definition | {"dest-queue": "dest2"})})
-    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", what="the change is in force")
-    there.publish(later := numbered(100, start=3_000), "src", exchange="")
-    eventually(lambda: depth(here.uri, "dest") + depth(here.uri, "dest2") >= 3_100, what="all have come")
-    found = here.take(depth(here.uri, "dest"), queue="dest"), here.take(depth(here.uri, "dest2"), queue="dest2")
-    assert times([*found[0], *found[1]]) == dict.fromkeys(bodies + later, 1)
-    assert found[1][-100:] == later
+    modes = ("on-confirm", "no-ack")
+    defined = {mode: shovel(there, here, ack_mode=mode, src_queue=mode, dest_queue=mode) for mode in modes}
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
+    agent.wait_running(len(modes))
+    bodies, later = numbered(2_000), numbered(100, start=2_000)
+    for mode in modes:
+        here.queue(name=f"{mode} 2")
+        there.publish(bodies, mode, exchange="")
+    agent.write({here.vhost: {"shovels": {mode: defined[mode] | {"dest-queue": f"{mode} 2"} for mode in modes}}})
+    changed = {f"{mode} 2" for mode in modes}
+    eventually(lambda: {each["dest_queue"] for each in ask(agent, "/api/shovels")} == changed, what="it is in force")
+    for mode in modes:
+        there.publish(later, mode, exchange="")
+        queues = (mode, f"{mode} 2")
+        eventually(lambda queues=queues: sum(depth(here.uri, each) for each in queues) >= 2_100, what="all have come")  # type: ignore[misc]
+        found = [here.take(depth(here.uri, each), queue=each) for each in queues]
+        assert times([*found[0], *found[1]]) == dict.fromkeys(bodies + later, 1)
+        assert found[1][-100:] == later
 
 
 def test_a_definition_that_is_refused_leaves_the_shovel_as_it_is(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -69,20 +73,20 @@ def test_a_definition_that_is_refused_leaves_the_shovel_as_it_is(agent_of: Agent
     assert agent.history(here.vhost, "drain", "").count("running") == 1
 
 
-@pytest.mark.parametrize("end", ["source", "destination"])
-def test_a_user_without_permissions_in_the_vhost(agent_of: AgentOf, here: Site, there: Site, end: str) -> None:
-    """The others go on, and so does this one once the permission is there and it is restarted."""
-    site, key = (there, "src-uri") if end == "source" else (here, "dest-uri")
-    site.node.admin.user("bare", "pw", "")
-    definition = shovel(there, here) | {key: site.node.uri(site.vhost, "bare", "pw")}
-    agent = agent_of(here.node)
-    agent.write(
-        {here.vhost: {"shovels": {"drain": definition, "other": shovel(there, here, src_queue="src2")}}}
-    ).start()
+def test_a_user_without_permissions_in_the_vhost(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """At either end: the others go on, and so does this one once the permission is there and it is restarted."""
+    definition = shovel(there, here)
+    defined = {"other": definition}
+    for end, site, key in (("source", there, "src-uri"), ("destination", here, "dest-uri")):
+        site.node.admin.user("bare", "pw", "")
+        defined[end] = definition | {key: site.node.uri(site.vhost, "bare", "pw")}
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
     agent.wait_for("running", named(here, "other"))
-    agent.wait_for("invalid", named(here))
-    wait_error(agent, here, f"shovel {end}", "bare")
-    site.node.admin.permissions(site.vhost, "bare")
+    for end, site in (("source", there), ("destination", here)):
+        agent.wait_for("invalid", named(here, end))
+        wait_error(agent, here, f"shovel {end}", "bare", name=end)
+        site.node.admin.permissions(site.vhost, "bare")
     time.sleep(REST)
-    ask(agent, f"/api/shovels/vhost/{here.vhost}/drain/restart", "DELETE")
-    agent.wait_for("running", named(here))
+    for end in ("source", "destination"):
+        ask(agent, f"/api/shovels/vhost/{here.vhost}/{end}/restart", "DELETE")
+        agent.wait_for("running", named(here, end))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
-
-import pytest
 
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -16,57 +15,58 @@ from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
 
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
-def test_a_number_of_messages(agent_of: AgentOf, here: Site, there: Site, ack_mode: str) -> None:
-    there.queue(name="src").publish(numbered(300), "src", exchange="")
-    definition = shovel(there, here, src_delete_after=100, ack_mode=ack_mode)
-    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
-    agent.wait_for("terminated", named(here))
-    assert here.take(100, queue="dest") == numbered(100)
-    assert there.take(200, queue="src") == numbered(200, start=100)
+def test_a_number_of_messages_and_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
+    modes = ("on-confirm", "on-publish")
+    for name in (*modes, "timed"):
+        there.queue(name=name).publish(numbered(300), name, exchange="")
+    defined = {
+        mode: shovel(there, here, src_queue=mode, dest_queue=mode, src_delete_after=100, ack_mode=mode)
+        for mode in modes
+    }
+    defined["timed"] = shovel(there, here, src_queue="timed", dest_queue="timed", src_delete_after_duration=3)
+    began = time.monotonic()
+    agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
+    agent.wait_for("terminated", *(named(here, name) for name in modes))
+    for mode in modes:
+        assert here.take(100, queue=mode) == numbered(100)
+        assert there.take(200, queue=mode) == numbered(200, start=100)
+    agent.wait_for("terminated", named(here, "timed"))
+    assert time.monotonic() - began >= 3
+    came = here.take(depth(here.uri, "timed"), queue="timed")
+    assert there.take(300 - len(came), queue="timed") == numbered(300)[len(came) :]
+    there.publish(numbered(10), "timed", exchange="")
+    assert depth(there.uri, "timed") == 10, "nothing is taken any more"
 
 
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "no-ack"])
-def test_what_was_there_at_the_start_and_nothing_else(
-    agent_of: AgentOf, here: Site, there: Site, ack_mode: str
-) -> None:
+def test_what_was_there_at_the_start_and_nothing_else(agent_of: AgentOf, here: Site, there: Site) -> None:
     """Exactly those messages, while others are published without a pause."""
-    there.queue(name="src").publish(numbered(3_000), "src", exchange="")
+    modes, count = ("on-confirm", "no-ack"), 2_000
+    for mode in modes:
+        there.queue(name=mode).publish(numbered(count), mode, exchange="")
     agent = agent_of(here.node)
     ends = threading.Event()
 
     def load() -> None:
-        start = 3_000
+        start = count
         while not ends.is_set():
-            there.publish(numbered(200, start=start), "src", exchange="")
-            start += 200
+            for mode in modes:
+                there.publish(numbered(50, start=start), mode, exchange="")
+            start += 50
 
     publishing = threading.Thread(target=load)
-    agent.write({here.vhost: shovels(shovel(there, here, src_delete_after="queue-length", ack_mode=ack_mode))})
-    agent.start()
-    eventually(lambda: "running" in agent.history(*named(here)), what="it runs, or has run: it may end within 100 ms")
+    after: dict[str, Any] = {"src_delete_after": "queue-length"}
+    defined = {mode: shovel(there, here, src_queue=mode, dest_queue=mode, ack_mode=mode, **after) for mode in modes}
+    agent.write({here.vhost: {"shovels": defined}}).start()
+    for mode in modes:  # it may end within 100 ms
+        eventually(lambda mode=mode: "running" in agent.history(*named(here, mode)), what="it runs, or has run")  # type: ignore[misc]
     publishing.start()
     try:
-        agent.wait_for("terminated", named(here))
+        agent.wait_for("terminated", *(named(here, mode) for mode in modes))
     finally:
         ends.set()
         publishing.join()
-    assert here.take(3_000, queue="dest") == numbered(3_000)
-
-
-def test_what_the_destination_refuses_is_not_moved_and_ends_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
-    """The plugin counts it, and ends with the rest still at the source."""
-    there.queue(name="src").publish(numbered(30), "src", exchange="")
-    here.queue(name="dest")
-    few = {"max-length": 10, "overflow": "reject-publish"}
-    here.node.admin.policy(here.vhost, "few", "^dest$", definition=few, apply_to="queues")
-    agent = agent_of(here.node)
-    agent.write({here.vhost: shovels(shovel(there, here, src_delete_after="queue-length"))}).start()
-    eventually(lambda: "20 refused" in str(ask(agent, "/api/links")), what="the rest is refused", ignoring=OSError)
-    here.node.admin.delete("policies", here.vhost, "few")
-    assert sorted(here.take(30, queue="dest")) == numbered(30)
-    agent.wait_for("terminated", named(here))
-    assert depth(there.uri, "src") == 0
+    for mode in modes:
+        assert here.take(count, queue=mode) == numbered(count)
 
 
 def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -82,17 +82,6 @@ def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: Ag
     assert here.take(10, queue="dest") == numbered(10)
     agent.wait_for("terminated", named(here))
     assert agent.terminate() == 0
-
-
-def test_after_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
-    definition = shovel(there, here, src_delete_after_duration=12)
-    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
-    agent.wait_for("running", named(here))
-    there.publish(numbered(10), "src", exchange="")
-    assert here.take(10, queue="dest") == numbered(10)
-    agent.wait_for("terminated", named(here))
-    there.publish(numbered(10), "src", exchange="")
-    eventually(lambda: depth(there.uri, "src") == 10, what="nothing is taken any more")
 
 
 def test_another_name_of_the_downstream_begins_no_new_count(

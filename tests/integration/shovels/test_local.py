@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,12 +12,11 @@ import pytest
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, parameter, parameters, running, shovels, wait_error
+from tests.integration.shovels.shoveling import ask, links_of, named, parameter, shovels, wait_error
 from tests.integration.shovels.test_amqp10 import IN_CORE, Amqp10
 from tests.lab.node import NATIVE_PLUGINS, Node
-from tests.lab.user_program import consumers, depth, messages, numbered, times
+from tests.lab.user_program import depth, messages, numbered
 from tests.lab.waiting import eventually
-from tests.tiers import thorough
 
 NOWHERE: Final = "amqp://nobody:wrong@nowhere.invalid"
 RELEASES: Final = ("here", pytest.param(IN_CORE, marks=pytest.mark.versions))
@@ -43,22 +43,94 @@ def spare(own: Site) -> Iterator[Site]:
         yield Site(own.node, made)
 
 
-@pytest.mark.parametrize("ack_mode", ["on-confirm", thorough("on-publish"), thorough("no-ack")])
-def test_between_vhosts(agent_of: AgentOf, own: Site, spare: Site, ack_mode: str) -> None:
-    """Both queues are declared; host and user of the URI are nobody's."""
-    definition = local("src", own, "src") | local("dest", spare, "dest")
-    keys = {"ack-mode": ack_mode, "src-consumer-name": "mine", "dest-add-forward-headers": True}
-    agent = running(agent_of(own.node), own, definition | keys)
-    [view] = ask(agent, "/api/shovels")
-    assert (view["src_protocol"], view["dest_protocol"]) == ("local", "local")
-    own.publish(numbered(2_000), "src", exchange="", headers={"mine": "yes"})
-    found = messages(spare.uri, "dest", 2_000)
-    assert [each.body.decode() for each in found] == numbered(2_000)
+QUORUM: Final = {"x-queue-type": "quorum"}
+FEW: Final = {"max-length": 10, "overflow": "reject-publish"}
+
+
+def test_they_do_as_others_do(agent_of: AgentOf, own: Site, spare: Site) -> None:
+    """Host and user of the URI are nobody's, or there are none: the queues are in its vhosts here."""
+    own.exchange("to.x").queue("k", name="dest.x", exchange="to.x").exchange("from.x")
+    own.queue(name="src.100").publish(numbered(300), "src.100", exchange="")
+    own.queue(name="src.all").publish(numbered(300), "src.all", exchange="")
+    own.node.admin.policy(own.vhost, "few", "^dest.few$", definition=FEW, apply_to="queues")
+    here = f"amqp:///{own.vhost}"
+    to_x = {"src-uri": here, "dest-protocol": "local", "dest-uri": here, "dest-exchange": "to.x"}
+    from_x = {"src-protocol": "local", "src-uri": here, "src-exchange": "from.x", "src-exchange-key": "k.#"}
+    defined = {
+        "between": local("src", own, "src.between")
+        | local("dest", spare, "dest.between")
+        | {"src-consumer-name": "mine", "dest-add-forward-headers": True},
+        "x": local("src", own, "src.x") | to_x | {"dest-exchange-key": "k"},
+        "from x": from_x | local("dest", own, "dest.from x"),
+        "missing": between(own, "missing") | {"dest-predeclared": True},
+        "few": between(own, "few"),
+        "quorum": between(own, "quorum") | {"src-queue-args": QUORUM, "dest-queue-args": QUORUM},
+        "deleted": between(own, "deleted"),
+        "100": between(own, "100") | {"src-delete-after": 100},
+        "all": between(own, "all") | {"src-delete-after": "queue-length"},
+    }
+    quickly = {name: found | {"reconnect-delay": 0.5} for name, found in defined.items()}
+    agent = agent_of(own.node).write({own.vhost: {"shovels": quickly}}).start()
+    agent.wait_for("running", *(named(own, name) for name in defined.keys() - {"missing", "100", "all"}))
+    views = {each["name"]: each for each in ask(agent, "/api/shovels")}
+    assert (views["between"]["src_protocol"], views["between"]["dest_protocol"]) == ("local", "local")
+    eventually(lambda: "mine" in tags(own), what="the consumer is named")
+
+    own.publish(numbered(500), "src.between", exchange="", headers={"mine": "yes"})
+    found = messages(spare.uri, "dest.between", 500)
+    assert [each.body.decode() for each in found] == numbered(500)
     headers: dict[str, Any] = {**found[0].headers}
-    assert headers["mine"] == "yes"
-    assert headers["x-opt-shovel-name"] == "drain"
-    assert depth(own.uri, "src") == 0
-    eventually(lambda: tags(own) == ["mine"], what="the consumer is named")
+    assert (headers["mine"], headers["x-opt-shovel-name"]) == ("yes", "between")
+
+    passes(own, "x")
+    own.delete_queue("src.x")
+    eventually(lambda: "backoff" in agent.history(*named(own, "x")), what="it is noticed")
+    agent.wait_for("running", named(own, "x"))
+    passes(own, "x")  # its source was declared again
+
+    assert own.publish(["not bound"], "other", exchange="from.x") == 0
+    assert own.publish(numbered(10), "k.a", exchange="from.x") == 10
+    assert own.take(10, queue="dest.from x") == numbered(10)
+
+    wait_error(agent, own, "shovel destination", "queue 'dest.missing' is missing", "dest-predeclared", name="missing")
+    own.queue(name="dest.missing")
+    agent.wait_for("running", named(own, "missing"))
+    passes(own, "missing")
+
+    own.publish(numbered(20), "src.few", exchange="")
+    eventually(lambda: "10 refused by the destination" in str(links_of(agent)["few"]["error"]), what="some are refused")
+    own.node.admin.delete("policies", own.vhost, "few")
+    assert sorted(own.take(20, queue="dest.few")) == numbered(20)
+
+    queues = {each["name"]: each["arguments"] for each in own.node.admin.get("queues", own.vhost)}
+    assert [queues[f"{end}.quorum"].get("x-queue-type") for end in ("src", "dest")] == ["quorum", "quorum"]
+    passes(own, "quorum")
+
+    own.delete_queue("dest.deleted")
+    own.publish(numbered(100), "src.deleted", exchange="")  # it is declared again, and none of these is lost
+    eventually(lambda: "backoff" in agent.history(*named(own, "deleted")), what="it is noticed")
+    agent.wait_for("running", named(own, "deleted"))
+    assert own.take(100, queue="dest.deleted") == numbered(100)
+
+    agent.wait_for("terminated", named(own, "100"), named(own, "all"))
+    assert own.take(100, queue="dest.100") == numbered(100)
+    assert own.take(300, queue="dest.all") == numbered(300)
+    eventually(lambda: depth(own.uri, "src.100") == 200, what="the others are back")
+    left = ("between", "x", "missing", "few", "quorum", "deleted", "all")
+    eventually(lambda: all(depth(own.uri, f"src.{name}") == 0 for name in left), what="all are acknowledged")
+
+
+def between(site: Site, name: str) -> dict[str, Any]:
+    return local("src", site, f"src.{name}") | local("dest", site, f"dest.{name}")
+
+
+def passes(site: Site, name: str) -> None:
+    site.publish(numbered(10), f"src.{name}", exchange="")
+    assert site.take(10, queue=f"dest.{name}") == numbered(10)
+
+
+def tags(site: Site) -> list[str]:
+    return [each["consumer_tag"] for each in site.node.admin.get("consumers", site.vhost)]
 
 
 @pytest.mark.versions
@@ -83,151 +155,29 @@ def test_it_adds_what_the_plugins_local_shovel_adds(agent_of: AgentOf, borrowed:
         assert found == expected
 
 
-def tags(site: Site) -> list[str]:
-    return [each["consumer_tag"] for each in site.node.admin.get("consumers", site.vhost)]
-
-
-def test_without_a_host_to_an_exchange_and_a_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:
-    """The source queue is declared again."""
-    own.exchange("to.x").queue("k", name="dest", exchange="to.x")
-    definition = local("src", own, "src") | {
-        "src-uri": f"amqp:///{own.vhost}",
-        "dest-protocol": "local",
-        "dest-uri": f"amqp:///{own.vhost}",
-        "dest-exchange": "to.x",
-        "dest-exchange-key": "k",
-    }
-    agent = running(agent_of(own.node), own, definition | {"reconnect-delay": 1})
-    own.publish(numbered(10), "src", exchange="")
-    assert own.take(10, queue="dest") == numbered(10)
-    own.delete_queue("src")
-    eventually(lambda: "backoff" in agent.history(*named(own)), what="it is noticed")
-    agent.wait_for("running", named(own))
-    own.publish(numbered(10), "src", exchange="")
-    assert own.take(10, queue="dest") == numbered(10)
-
-
-def test_a_missing_destination_that_is_predeclared_is_waited_for(agent_of: AgentOf, own: Site) -> None:
-    keys = {"dest-predeclared": True, "reconnect-delay": 1}
-    definition = local("src", own, "src") | local("dest", own, "dest") | keys
-    agent = agent_of(own.node).write({own.vhost: shovels(definition)}).start()
-    wait_error(agent, own, "shovel destination", "queue 'dest' is missing", "dest-predeclared")
-    own.queue(name="dest")
-    agent.wait_for("running", named(own))
-    own.publish(numbered(10), "src", exchange="")
-    assert own.take(10, queue="dest") == numbered(10)
-
-
-def test_from_an_exchange(agent_of: AgentOf, own: Site) -> None:
-    own.exchange("from.x")
-    source = {"src-protocol": "local", "src-uri": f"amqp:///{own.vhost}", "src-exchange": "from.x"}
-    running(agent_of(own.node), own, source | {"src-exchange-key": "k.#"} | local("dest", own, "dest"))
-    assert own.publish(["not bound"], "other", exchange="from.x") == 0
-    assert own.publish(numbered(10), "k.a", exchange="from.x") == 10
-    assert own.take(10, queue="dest") == numbered(10)
-
-
-def test_what_the_destination_refuses_is_not_lost(agent_of: AgentOf, own: Site) -> None:
-    few = {"x-max-length": 10, "x-overflow": "reject-publish"}
-    definition = local("src", own, "src") | local("dest", own, "dest") | {"dest-queue-args": few}
-    agent = running(agent_of(own.node), own, definition)
-    own.publish(numbered(100), "src", exchange="")
-    wait_error(agent, own, "refused by the destination")
-    assert sorted(own.take(100, queue="dest")) == numbered(100)
-    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
-
-
-def test_from_quorum_queue_to_quorum_queue(agent_of: AgentOf, own: Site) -> None:
-    """Both are declared."""
-    quorum = {"x-queue-type": "quorum"}
-    keys = {"src-queue-args": quorum, "dest-queue-args": quorum}
-    running(agent_of(own.node), own, local("src", own, "src") | local("dest", own, "dest") | keys)
-
-    def kinds() -> dict[str, str]:
-        return {each["name"]: each["arguments"].get("x-queue-type") for each in own.node.admin.get("queues", own.vhost)}
-
-    eventually(lambda: kinds() == {"src": "quorum", "dest": "quorum"}, what="both are declared")
-    own.publish(numbered(500), "src", exchange="")
-    assert own.take(500, queue="dest") == numbered(500)
-    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
-
-
-def test_a_destination_queue_that_is_deleted(agent_of: AgentOf, own: Site) -> None:
-    """It is declared again, and nothing that comes then is lost."""
-    agent = running(agent_of(own.node), own, local("src", own, "src") | local("dest", own, "dest"))
-    own.publish(numbered(10), "src", exchange="")
-    assert own.take(10, queue="dest") == numbered(10)
-    own.delete_queue("dest")
-    own.publish(numbered(100, start=10), "src", exchange="")
-    agent.wait_for("running", named(own))
-    own.wait_depth(100, "dest")
-    assert own.take(100, queue="dest") == numbered(100, start=10)
-    eventually(lambda: depth(own.uri, "src") == 0, what="all are acknowledged")
-
-
-@pytest.mark.parametrize("after", [100, "queue-length"])
-def test_it_ends(agent_of: AgentOf, own: Site, after: int | str) -> None:
-    own.queue(name="src").publish(numbered(300), "src", exchange="")
-    definition = local("src", own, "src") | local("dest", own, "dest") | {"src-delete-after": after}
-    agent = agent_of(own.node).write({own.vhost: shovels(definition)}).start()
-    agent.wait_for("terminated", named(own))
-    count = 300 if after == "queue-length" else 100
-    assert own.take(count, queue="dest") == numbered(count)
-    eventually(lambda: depth(own.uri, "src") == 300 - count, what="the others are back")
-
-
 @pytest.mark.versions
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
-@pytest.mark.parametrize("arguments", [{}, {"src-consumer-args": {"x-stream-offset": "first"}}], ids=["next", "first"])
-def test_from_stream_to_stream(agent_of: AgentOf, core: Amqp10, ack_mode: str, arguments: dict[str, Any]) -> None:
-    own = core.site
-    for name in ("src", "dest"):
+def test_of_streams_and_with_1_0_at_the_other_end(agent_of: AgentOf, core: Amqp10) -> None:
+    """Streams in each mode, from their beginning and from now on."""
+    own = core.site.queue(name="src").queue(name="dest.to 1.0").queue(name="from").queue(name="dest.from 1.0")
+    modes = product(("on-confirm", "on-publish", "no-ack"), ("first", "next"))
+    streams = {f"{mode} {offset}": (mode, offset) for mode, offset in modes}
+    for name in ("stream", *(f"dest.{name}" for name in streams)):
         own.node.admin.queue(own.vhost, name, arguments={"x-queue-type": "stream"})
-    keys = {"src-predeclared": True, "dest-predeclared": True, "ack-mode": ack_mode}
-    definition = local("src", own, "src") | local("dest", own, "dest") | keys | arguments
-    agent = running(agent_of(own.node), own, definition)
-    own.publish(numbered(1_000), "src", exchange="")
-    eventually(lambda: ask(agent, "/api/links")[0]["forwarded"] == 1_000, what="all are forwarded")
-    own.wait_depth(1_000, "dest")
-
-
-@pytest.mark.versions
-@pytest.mark.parametrize("end", ["source", "destination"])
-def test_the_other_end_speaks_1_0(agent_of: AgentOf, core: Amqp10, end: str) -> None:
-    own = core.site.queue(name="src").queue(name="dest")
-    definition = (
-        local("src", own, "src") | core.end("dest", "dest")
-        if end == "destination"
-        else core.end("src", "src") | local("dest", own, "dest")
-    )
-    running(agent_of(own.node), own, definition)
-    own.publish(numbered(500), "src", exchange="")
-    assert own.take(500, queue="dest") == numbered(500)
-
-
-@pytest.mark.thorough
-@pytest.mark.versions
-def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed) -> None:
-    """The parameter of a plugin that knows `local` is run while it is disabled."""
-    node = borrowed(release=IN_CORE, plugins=NATIVE_PLUGINS)
-    own = Site(node, "/")
-    keys = {"src-protocol": "local", "src-uri": "amqp://", "dest-protocol": "local", "dest-uri": "amqp://"}
-    parameter(own, keys | {"src-queue": "src", "dest-queue": "dest"})
-    parameter(own, keys | {"src-queue": "src2", "dest-queue": "dest2", "src-delete-after": 20}, "twenty")
-    agent = agent_of(node).write(definitions={"management": True}).start()
-    agent.wait_for("standby", named(own), named(own, "twenty"))
-    own.publish(numbered(100), "src", exchange="")
-    assert own.take(100, queue="dest") == numbered(100)
-    plugins = ("rabbitmq_shovel", "rabbitmq_shovel_management")
-    node.run("rabbitmq-plugins", "disable", *plugins)
-    agent.wait_for("running", named(own), named(own, "twenty"))
-    own.publish(numbered(1_000), "src", exchange="")
-    own.publish(numbered(30), "src2", exchange="")
-    assert times(own.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
-    assert own.take(20, queue="dest2") == numbered(20)
-    eventually(lambda: parameters(own) == ["drain"], what="the parameter is deleted")
-    node.run("rabbitmq-plugins", "enable", *plugins)
-    agent.wait_for("standby", named(own))
-    eventually(lambda: consumers(own.uri, "src") == 1, what="the plugin consumes")
-    own.publish(numbered(1_000), "src", exchange="")
-    assert times(own.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
+    defined = {
+        name: local("src", own, "stream")
+        | local("dest", own, f"dest.{name}")
+        | {"src-predeclared": True, "dest-predeclared": True, "ack-mode": mode}
+        | ({"src-consumer-args": {"x-stream-offset": offset}} if offset == "first" else {})
+        for name, (mode, offset) in streams.items()
+    }
+    defined["to 1.0"] = local("src", own, "src") | core.end("dest", "dest.to 1.0")
+    defined["from 1.0"] = core.end("src", "from") | local("dest", own, "dest.from 1.0")
+    agent = agent_of(own.node).write({own.vhost: {"shovels": defined}}).start()
+    agent.wait_running(len(defined))
+    for queue in ("stream", "src", "from"):
+        own.publish(numbered(500), queue, exchange="")
+    assert own.take(500, queue="dest.to 1.0") == numbered(500)
+    assert own.take(500, queue="dest.from 1.0") == numbered(500)
+    for name in streams:
+        eventually(lambda name=name: links_of(agent)[name]["forwarded"] == 500, what="all are forwarded")  # type: ignore[misc]
+        own.wait_depth(500, f"dest.{name}")

@@ -42,7 +42,7 @@ def link_when(agent: Agent, what: str, holds: Callable[[dict[str, Any]], bool]) 
     return answer
 
 
-def metric(agent: Agent, name: str, **labels: str) -> float | None:
+def metric(agent: Agent, name: str, /, **labels: str) -> float | None:
     """The value of the one series with that name and these labels among its own."""
     from prometheus_client.parser import text_string_to_metric_families
 
