@@ -8,6 +8,8 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site, federated
 from tests.integration.status.asking import url
@@ -18,6 +20,7 @@ EXAMPLES: Final = 5
 DEADLINE: Final = 100.0
 
 
+@pytest.mark.thorough
 def test_no_question_breaks_it(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> None:
     agent = agent_of(broker)
     here.exchange().queue("k")
