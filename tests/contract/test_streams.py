@@ -27,6 +27,17 @@ NO_ACK: Final = {
 OF_TYPE: Final = "406 PRECONDITION_FAILED - invalid arg '{}' for queue '{}' in vhost 'V' of queue type rabbit_{}_queue"
 QUIET: Final = 0.5
 COUNT: Final = 20
+OFFSETS: Final = (
+    (fields.text("first"), 0),
+    (fields.text("1h"), 0),
+    (Field("T", 1_000_000_000), 0),
+    (fields.long(7), 7),
+    (fields.long(COUNT - 1), COUNT - 1),
+    (fields.text("next"), COUNT),
+    (fields.long(COUNT), COUNT),
+    (fields.long(1_000), COUNT),
+)
+"""And the number of the message that a consumer gets first."""
 
 
 @pytest.fixture
@@ -71,29 +82,17 @@ async def test_arguments_that_a_type_of_queue_refuses(ask: Asking, stream: str) 
     assert await line.consume("classic", "tag", {"x-stream-offset": "first"}) == refused
 
 
-@pytest.mark.parametrize(
-    ("offset", "first"),
-    [
-        (fields.text("first"), 0),
-        (fields.text("1h"), 0),
-        (fields.Field("T", 1_000_000_000), 0),
-        (fields.long(7), 7),
-        (fields.long(COUNT - 1), COUNT - 1),
-        (fields.text("next"), COUNT),
-        (fields.long(COUNT), COUNT),
-        (fields.long(1_000), COUNT),
-    ],
-)
-async def test_where_a_consumer_begins(ask: Asking, stream: str, offset: Field, first: int) -> None:
+async def test_where_a_consumer_begins(ask: Asking, stream: str) -> None:
     """Behind the end nothing comes, and nobody says so."""
-    line = await reading(ask, stream, offset)
-    if first < COUNT:
-        await line.until(lambda: line.bodies[-1:] == [f"{COUNT - 1:02}"], "all come")
-    else:
-        await asyncio.sleep(QUIET)
-    assert line.bodies == [f"{number:02}" for number in range(first, COUNT)]
-    headers = [dict(message.properties.headers) for message in line.messages]
-    assert headers == [{"x-stream-offset": fields.long(number)} for number in range(first, COUNT)]
+    lines = [(await reading(ask, stream, offset), first) for offset, first in OFFSETS]
+    for line, first in lines:
+        if first < COUNT:
+            await line.until(lambda line=line: line.bodies[-1:] == [f"{COUNT - 1:02}"], "all come")  # type: ignore[misc]
+    await asyncio.sleep(QUIET)
+    for line, first in lines:
+        assert line.bodies == [f"{number:02}" for number in range(first, COUNT)]
+        headers = [dict(message.properties.headers) for message in line.messages]
+        assert headers == [{"x-stream-offset": fields.long(number)} for number in range(first, COUNT)]
 
 
 async def test_a_message_that_is_given_back(ask: Asking, release: Release, stream: str) -> None:

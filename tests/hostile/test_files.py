@@ -17,7 +17,7 @@ def test_a_pipe_as_a_certificate_is_refused_and_holds_up_nothing(scene: Scene, t
     port = scene.there.node.amqp_port
     endpoint = f"amqps://127.0.0.1:{port}/%2F?connection_timeout=200&cacertfile={tmp_path}/pipe"
     scene.start(endpoint, neighbour={"uri": [f"{endpoint}&depth={number}" for number in range(ENDPOINTS)]})
-    scene.endure(1.5)
+    scene.endure(0.5)
     eventually(lambda: scene.hostile_status()["status"] == "invalid", what="it is refused")
     found = scene.hostile_status()
     assert f"cacertfile {tmp_path}/pipe can't be used: this is a pipe or device, not a file" in found["error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,22 +17,17 @@ from tests.integration.federation.sites import policies
 from tests.lab.lab import Lab
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE, eventually
+from tests.tiers import thorough
 
 DESCRIPTORS: Final = 256
 FLOODED: Final = 300  # connections before the links are cut, more than there are descriptors
 
 
-def test_hostile_clients_of_all_kinds_take_nothing_from_links(scene: Scene, lab: Lab) -> None:
-    endure(scene, lab, *CLIENTS.values())
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("speak", CLIENTS.values(), ids=CLIENTS)
-def test_hostile_clients_of_one_kind_take_nothing_from_links(scene: Scene, lab: Lab, speak: Speak) -> None:
-    endure(scene, lab, speak)
-
-
-def endure(scene: Scene, lab: Lab, *kinds: Speak) -> None:
+@pytest.mark.parametrize(
+    "waves", [[tuple(CLIENTS.values())], thorough([(kind,) for kind in CLIENTS.values()])], ids=["mixed", "one by one"]
+)
+def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, waves: Sequence[Sequence[Speak]]) -> None:
+    """All kinds of them together, and hundreds of one kind after hundreds of another."""
     agent, link = scene.agent, scene.good_link
     scene.there.exchange()
     scene.here.exchange().queue("#", name=GOOD)
@@ -43,19 +39,26 @@ def endure(scene: Scene, lab: Lab, *kinds: Speak) -> None:
         )
         agent.wait_for("running", link)
         before = memory_mib(agent.pid)
-        with HostileClients(agent.port, *kinds) as clients:
-            eventually(lambda: clients.connected > FLOODED, what="clients are connected")
-            runs = agent.history(*link).count("running")
-            proxy.cut()
-            eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
-            answers: list[float] = []
-            ends = time.monotonic() + DEADLINE / 2
-            while len(answers) < 5 or (min(answers) >= ANSWERED_WITHIN and time.monotonic() < ends):
-                scene.flow()
-                answers.append(scene.answered_after())
-                assert len(list(Path(f"/proc/{agent.pid}/fd").iterdir())) < DESCRIPTORS / 2
-                time.sleep(0.2)
-            assert min(answers) < ANSWERED_WITHIN, answers
-            assert memory_mib(agent.pid, peak=True) - before < MEMORY
-            scene.stop()
+        for kinds in waves:
+            with HostileClients(agent.port, *kinds) as clients:
+                eventually(lambda come=clients: come.connected > FLOODED, what="clients are connected")  # type: ignore[misc]
+                endure(scene, proxy)
+                assert memory_mib(agent.pid, peak=True) - before < MEMORY
+                if kinds is waves[-1]:
+                    scene.stop()
     assert not [line for line in agent.lines() if line["level"] in {"error", "critical"}], json.dumps(agent.lines())
+
+
+def endure(scene: Scene, proxy: Proxy) -> None:
+    """The link is cut and runs again, messages flow, and a probe is answered."""
+    agent, link = scene.agent, scene.good_link
+    runs = agent.history(*link).count("running")
+    proxy.cut()
+    eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
+    answers: list[float] = []
+    ends = time.monotonic() + DEADLINE / 2
+    while len(answers) < 5 or (min(answers) >= ANSWERED_WITHIN and time.monotonic() < ends):
+        scene.flow()
+        answers.append(scene.answered_after())
+        assert len(list(Path(f"/proc/{agent.pid}/fd").iterdir())) < DESCRIPTORS / 2
+    assert min(answers) < ANSWERED_WITHIN, answers

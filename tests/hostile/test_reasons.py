@@ -15,7 +15,7 @@ from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 PATIENCE: Final = 5  # seconds for an answer
-WATCHED: Final = 8.0
+WATCHED: Final = 6.0
 REASONS: Final = {
     misbehaviours.empty_bodies: "broken AMQP: a body frame of 0 bytes that isn't its message's last",
     misbehaviours.bodies_byte_by_byte: "broken AMQP: a body frame of 1 bytes that isn't its message's last",

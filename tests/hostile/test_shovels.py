@@ -42,28 +42,22 @@ def endure(scene: Scene, brokers: Iterable[HostileBroker]) -> None:
     assert not any(hostile.is_asked_too_often for hostile in brokers)
 
 
-def test_hostile_destinations_hurt_nobody_and_cost_no_message(scene: Scene) -> None:
-    source = scene.victim
-    for name in DESTINATIONS:
-        source.queue(name=name).publish(numbered(COUNT), name, exchange="")
-    with all_of(DESTINATIONS) as brokers, stopped_at_the_end(scene):
-        scene.start_beside({"shovels": {name: shovel(name, source.uri, at.uri) for name, at in brokers.items()}})
-        endure(scene, brokers.values())
-    for name in DESTINATIONS:
-        eventually(lambda queue=name: depth(source.uri, queue) == COUNT, what=f"all are back in {name}")  # type: ignore[misc]
-
-
-def test_hostile_sources_hurt_nobody(scene: Scene) -> None:
+def test_hostile_sources_and_destinations_hurt_nobody_and_cost_no_message(scene: Scene) -> None:
     """Of messages with forged headers, what can be read goes on; what can't is held and shown, and others pass it."""
-    to = scene.victim.uri
-    with all_of(SOURCES) as brokers, stopped_at_the_end(scene):
-        scene.start_beside({"shovels": {name: shovel(name, at.uri, to) for name, at in brokers.items()}})
-        endure(scene, brokers.values())
+    own = scene.victim
+    for name in DESTINATIONS:
+        own.queue(name=name).publish(numbered(COUNT), name, exchange="")
+    with all_of(DESTINATIONS) as destinations, all_of(SOURCES) as sources, stopped_at_the_end(scene):
+        out = {f"to {name}": shovel(name, own.uri, at.uri) for name, at in destinations.items()}
+        scene.start_beside({"shovels": out | {name: shovel(name, at.uri, own.uri) for name, at in sources.items()}})
+        endure(scene, [*destinations.values(), *sources.values()])
         held = f"{len(UNREADABLE)} messages can't be published downstream: {len(UNREADABLE)} with properties"
         eventually(lambda: str(scene.status_of("junk_shovelled")["error"]).startswith(held), what="some are held")
         assert scene.status_of("junk_shovelled")["status"] == "running"
         wanted = len(JUNK) - len(UNREADABLE) + 1
-        eventually(lambda: depth(to, "junk_shovelled") == wanted, what="all others are there")
+        eventually(lambda: depth(own.uri, "junk_shovelled") == wanted, what="all others are there")
+    for name in DESTINATIONS:
+        eventually(lambda queue=name: depth(own.uri, queue) == COUNT, what=f"all are back in {name}")  # type: ignore[misc]
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ from tests.simulation.network import Network
 
 SEQUENCES: Final = 8
 LENGTH: Final = 40
-RESTS: Final = (0.02, 0.2, 1.0, 3.0)
+RESTS: Final = (0.05, 0.2, 1.0, 3.0)
 """Seconds after each command in which real brokers deliver what they have; where they were too few, with more."""
 
 
@@ -37,22 +37,29 @@ def _of_model(commands: list[Command], version: str) -> list[str]:
     return run(play, chance)
 
 
-async def _of_real(broker: Node, commands: list[Command], prefix: str, rest: float) -> list[str]:
+async def _of_real(broker: Node, sequences: dict[int, list[Command]], prefix: str, rest: float) -> list[list[str]]:
+    """All of them side by side: names tell them apart."""
     uri = parse(broker.uri())
     url = parse_http(broker.management_uri())
-    player = Player(lambda: connect(uri, where="broker", name="commands"), url, prefix, lambda: asyncio.sleep(rest))
-    return await player.play(commands)
+
+    def player(seed: int) -> Player:
+        own = f"{prefix}.{seed}.{rest}."
+        return Player(lambda: connect(uri, where="broker", name="commands"), url, own, lambda: asyncio.sleep(rest))
+
+    return await asyncio.gather(*(player(seed).play(commands) for seed, commands in sequences.items()))
 
 
 def _compare(broker: Node, version: str, prefix: str) -> None:
-    for seed in range(SEQUENCES):
-        commands = generate(Random(seed), LENGTH)
-        model, real = _of_model(commands, version), [""]
-        for rest in RESTS:
-            if real != model:
-                real = asyncio.run(_of_real(broker, commands, f"{prefix}.{seed}.{rest}.", rest))
-        for number, (theirs, ours) in enumerate(zip(real, model, strict=True)):
-            assert ours == theirs, f"sequence {seed}, command {number}, after {real[max(0, number - 5) : number]}"
+    sequences = {seed: generate(Random(seed), LENGTH) for seed in range(SEQUENCES)}
+    model = {seed: _of_model(commands, version) for seed, commands in sequences.items()}
+    real = {seed: [""] for seed in sequences}
+    for rest in RESTS:
+        differ = {seed: commands for seed, commands in sequences.items() if real[seed] != model[seed]}
+        if differ:
+            real |= zip(differ, asyncio.run(_of_real(broker, differ, prefix, rest)), strict=True)
+    for seed, answers in real.items():
+        for number, (theirs, ours) in enumerate(zip(answers, model[seed], strict=True)):
+            assert ours == theirs, f"sequence {seed}, command {number}, after {answers[max(0, number - 5) : number]}"
 
 
 @pytest.mark.timeout(900)  # with the longest rests it takes minutes

@@ -178,8 +178,9 @@ async def test_a_server_that_hangs_up(answer: bytes) -> None:
     assert "AMQP" in message
 
 
-@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
-@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+@pytest.mark.parametrize(
+    ("scheme", "addresses"), [("amqps", ["127.0.0.1"]), ("amqp", ["127.0.0.2", "127.0.0.1"])], ids=["one", "two"]
+)
 async def test_a_server_that_never_answers(scheme: str, addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens at the first of two addresses."""
     found = [(0, 0, 0, "", (address, 0)) for address in addresses]

@@ -102,10 +102,7 @@ DROPPED = [
 ]
 RELEASES = [
     (None, None),
-    *(
-        pytest.param(pair, marks=pytest.mark.versions)
-        for pair in [(None, "trixie"), ("trixie", "sid"), ("sid", None), ("sid", "sid")]
-    ),
+    *(pytest.param(pair, marks=pytest.mark.versions) for pair in [(None, "trixie"), ("trixie", "sid"), ("sid", None)]),
 ]
 
 
@@ -170,23 +167,17 @@ async def test_bodies_of_any_size_between_frames_of_any_size(
     assert link.counts.bytes == sum(sizes)
 
 
-@pytest.mark.parametrize("side", ["upstream", "downstream", "both"])
-async def test_over_tls(
-    broker: Node, tls_broker: TlsBroker, connecting: Connecting, name: Naming, side: str
-) -> None:  # fmt: skip
+async def test_over_tls(tls_broker: TlsBroker, connecting: Connecting, name: Naming) -> None:
+    """At both ends."""
     secure = tls_broker.amqps(f"{tls_broker.trust}&{tls_broker.show('guest')}&auth_mechanism=external", login="")
-    up = await connecting(broker.uri() if side == "downstream" else secure)
-    down = await connecting(broker.uri() if side == "upstream" else secure)
-    link = Link(name("tls"), up, down, queue=name("tls-source"))
-    source = broker if side == "downstream" else tls_broker.node
-    target = broker if side == "upstream" else tls_broker.node
-    declare(source, link.queue)
-    declare(target, link.name)
-    bodies = [bytes([number % 251]) * size for number, size in enumerate([0, 10, MIB, 5 * MIB, 100, 200_000] * 5)]
+    link = Link(name("tls"), await connecting(secure), await connecting(secure), queue=name("tls-source"))
+    node = tls_broker.node
+    declare(node, link.queue, link.name)
+    bodies = [bytes([number % 251]) * size for number, size in enumerate([0, 10, MIB, 5 * MIB, 100, 200_000] * 2)]
     async with running(link):
-        await publish_async(source.uri(), link.queue, KEY, bodies)
+        await publish_async(node.uri(), link.queue, KEY, bodies)
         await link.forwarded(len(bodies))
-    arrived = await messages_async(target.uri(), link.name, len(bodies))
+    arrived = await messages_async(node.uri(), link.name, len(bodies))
     assert [message.body == body for message, body in zip(arrived, bodies, strict=True)] == [True] * len(bodies)
 
 
@@ -199,27 +190,27 @@ async def test_every_way_of_acknowledging(
     declare(second_broker, link.name)
     declare(broker, link.name)
     async with running(link):
-        await publish_async(second_broker.uri(), link.name, KEY, [b"x" * 1000] * 5_000)
-        await link.forwarded(5_000)
+        await publish_async(second_broker.uri(), link.name, KEY, [b"x" * 1000] * 1_000)
+        await link.forwarded(1_000)
     await until_depth(second_broker, link.name, 0)
-    await until_depth(broker, link.name, 5_000)
+    await until_depth(broker, link.name, 1_000)
 
 
-async def test_100_mib_in_little_memory(
+async def test_50_mib_in_little_memory(
     broker: Node, second_broker: Node, connecting: Connecting, name: Naming
 ) -> None:  # fmt: skip
     up, down = await connecting(second_broker.uri()), await connecting(broker.uri())
     link = Link(name("large"), up, down)
     declare(second_broker, link.name)
     declare(broker, link.name)
-    body = bytes(range(250)) * (100 * MIB // 250)
+    body = bytes(range(250)) * (50 * MIB // 250)
     digest, size = hashlib.sha256(body).digest(), len(body)
     await publish_async(second_broker.uri(), link.name, KEY, [body])
     del body
     memory = Memory()
     async with running(link):
         await link.forwarded(1)
-    assert memory.grown < 30 * MIB
+    assert memory.grown < 20 * MIB
     [arrived] = await messages_async(broker.uri(), link.name, 1)
     assert (len(arrived.body), hashlib.sha256(arrived.body).digest()) == (size, digest)
 
@@ -237,10 +228,10 @@ async def test_a_slow_downstream_holds_back_the_upstream_and_costs_no_memory(
     for _ in range(count):
         await publish_async(second_broker.uri(), link.name, KEY, [bytes(MIB)])
     memory = Memory()
-    proxy.throttle(6 * MIB)
+    proxy.throttle(10 * MIB)
     async with running(link):
         await until(lambda: up.wire.inbound.is_held, what="reading is held")
-        await link.forwarded(count)  # some ten seconds: five heartbeats
+        await link.forwarded(count)  # some six seconds: three heartbeats
     assert memory.grown < 40 * MIB
     assert not up.is_closed and not down.is_closed
     assert await depth_async(broker.uri(), link.name) == count

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from agent.check.configuration import check
-from agent.check.findings import Finding, FindingLevel
+from agent.check.findings import Finding, FindingLevel, Topic
 from agent.core.addresses.uri import parse_http
 from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
@@ -82,3 +82,9 @@ def problems(findings: list[Finding]) -> list[Finding]:
 
 def everything_but(permission: Permission, pattern: str) -> dict[str, str]:
     return {each.value: pattern if each is permission else ".*" for each in Permission}
+
+
+def only(findings: list[Finding], topic: Topic, level: FindingLevel = FindingLevel.WARNING) -> Finding:
+    [found] = [each for each in problems(findings) if each.topic is topic]
+    assert found.level is level, found
+    return found

@@ -11,15 +11,15 @@ from agent.core.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from tests.conftest import Borrowed
 from tests.integration.check.pair import PASSWORD, Pair, everything_but, problems
-from tests.lab.node import AMQP10_PLUGINS
+from tests.lab.node import AMQP10_PLUGINS, Node
 
 Naming = Callable[[str], str]
 
 
 @pytest.fixture
-def from_plugin(pair: Pair, borrowed: Borrowed) -> Iterator[Pair]:
-    """Its upstream has the plugin for AMQP 1.0."""
-    there = borrowed(plugins=AMQP10_PLUGINS)
+def from_plugin(pair: Pair, broker_on: Callable[..., Node]) -> Iterator[Pair]:
+    """Its upstream has the plugin for AMQP 1.0. Other tests have it, too: a check reads only the vhost there."""
+    there = broker_on(None, plugins=AMQP10_PLUGINS, name="amqp10")
     with there.admin.temporary_vhost(pair.vhost):
         there.admin.queue(pair.vhost, "in")
         yield Pair(pair.directory, pair.here, there, pair.vhost)

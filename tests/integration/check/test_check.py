@@ -19,8 +19,9 @@ from agent.definitions.sources.load import load_configuration
 from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
 from tests.integration.check.conftest import arranged
-from tests.integration.check.pair import ORIGIN, PASSWORD, Pair, everything_but, memory_alarm, problems
-from tests.lab.certificates import Authority, tls_conf
+from tests.integration.check.pair import ORIGIN, PASSWORD, Pair, everything_but, only, problems
+from tests.integration.conftest import TlsBroker
+from tests.lab.certificates import Authority
 from tests.lab.lab import Lab
 from tests.lab.node import MANAGEMENT, NATIVE_PLUGINS, Node
 from tests.lab.waiting import eventually
@@ -34,12 +35,6 @@ def objects(node: Node) -> dict[str, Any]:
     exported = node.admin.get("definitions")
     names = {kind: sorted(each["name"] for each in node.admin.get(kind)) for kind in ("exchanges", "queues")}
     return {key: exported[key] for key in OBJECTS} | {"names": names}
-
-
-def only(findings: list[Finding], topic: Topic, level: FindingLevel = FindingLevel.WARNING) -> Finding:
-    [found] = [each for each in problems(findings) if each.topic is topic]
-    assert found.level is level, found
-    return found
 
 
 async def test_a_healthy_pair_has_no_problems_and_stays_as_it_is(pair: Pair) -> None:
@@ -88,8 +83,10 @@ async def test_a_missing_vhost_is_one_round(pair: Pair, name: Naming) -> None:
         assert problems(await pair.check(of_vhost)) == []
 
 
-@pytest.mark.parametrize("with_api", [True, False])
-@pytest.mark.parametrize("trouble", ["no vhost", "no user", "wrong password"])
+@pytest.mark.parametrize(
+    ("trouble", "with_api"),
+    [("no vhost", True), ("no user", False), ("wrong password", True), ("wrong password", False)],
+)
 async def test_an_account_that_the_broker_refuses_is_one_finding(pair: Pair, trouble: str, *, with_api: bool) -> None:
     """Nothing is said of its permissions, and no line is advised that can't work."""
     uri = {
@@ -209,22 +206,6 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
     assert uri
 
 
-async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(pair: Pair) -> None:
-    """Over AMQP neither shows: brokers report an alarm only to who publishes."""
-    with memory_alarm(pair.here):
-        found = only(await pair.check(), Topic.ALARM, FindingLevel.ERROR)
-        assert re.match(r"memory alarm on \S+: the broker accepts no messages, so links to it", found.message)
-        assert "vm_memory_high_watermark" in found.fix
-        assert found.links == (f"{pair.vhost}/x",)
-    with memory_alarm(pair.there):
-        found = only(await pair.check(), Topic.ALARM)
-        assert "nothing new arrives there" in found.message
-        [unseen] = [each for each in await pair.check(with_api=False) if "alarm can't be seen" in each.message]
-        assert f"upstream origin 127.0.0.1:{pair.there.amqp_port}" in unseen.message
-        of_its_own = pair.upstream(management=pair.there.management_uri())
-        assert only(await pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
-
-
 async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:
     found = problems(await pair.check(clock=lambda: time.time() + 100))
     assert {each.topic for each in found} == {Topic.CLOCK}
@@ -322,53 +303,39 @@ async def test_the_native_plugin_runs_the_same_link(
     assert found.links == (f"{vhost}/x",)
 
 
-@pytest.fixture(scope="module")
-def secure(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, int, Authority]]:
-    """A broker whose certificate lasts two days."""
-    directory = tmp_path_factory.mktemp("secure")
-    authority = Authority.create(directory)
-    port = lab.ports.take()
-    conf = [f"listeners.ssl.1 = 127.0.0.1:{port}", *tls_conf(authority, authority.server())]
-    node = lab.node("secure", conf=conf).start()
-    yield node, port, authority
-    node.kill()
+@pytest.fixture
+def secured(pair: Pair, tls_broker: TlsBroker) -> Iterator[Callable[[str], str]]:
+    """An upstream's URI, with these parameters, at a broker whose certificate lasts two days."""
+    with tls_broker.node.admin.temporary_vhost(pair.vhost):
+        yield lambda query: f"amqps://guest:guest@localhost:{tls_broker.amqps_port}/{pair.vhost}?{query}"
 
 
-def _secured(pair: Pair, secure: tuple[Node, int, Authority], **query: object) -> str:
-    node, port, _ = secure
-    node.admin.vhost(pair.vhost)
-    parameters = "&".join(f"{key}={value}" for key, value in query.items())
-    return f"amqps://guest:guest@localhost:{port}/{pair.vhost}?{parameters}"
-
-
-async def test_a_certificate_that_expires_soon(pair: Pair, secure: tuple[Node, int, Authority]) -> None:
-    uri = _secured(pair, secure, cacertfile=secure[2].cacertfile)
-    found = problems(await pair.check(pair.upstream(uri), with_api=False))
+async def test_a_certificate_that_expires_soon(
+    pair: Pair, secured: Callable[[str], str], tls_broker: TlsBroker
+) -> None:
+    found = problems(await pair.check(pair.upstream(secured(tls_broker.trust)), with_api=False))
     assert {(each.topic, each.level) for each in found} == {(Topic.TLS, FindingLevel.WARNING)}
     assert any(re.match(r"the server's certificate expires in (1\.9|2\.0) days", each.message) for each in found)
     assert any("an authority in" in each.message for each in found)
 
 
-async def test_a_wrong_authority(pair: Pair, secure: tuple[Node, int, Authority], tmp_path: Path) -> None:
+async def test_a_wrong_authority(pair: Pair, secured: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = Authority.create(tmp_path / "other", "other")
-    uri = _secured(pair, secure, cacertfile=other.cacertfile)
+    uri = secured(f"cacertfile={Authority.create(tmp_path / 'other', 'other').cacertfile}")
     found = only(await pair.check(pair.upstream(uri), with_api=False), Topic.TLS, FindingLevel.ERROR)
     assert "its certificate is not trusted" in found.message
 
 
-async def test_a_certificate_that_nobody_verifies(pair: Pair, secure: tuple[Node, int, Authority]) -> None:
-    uri = _secured(pair, secure, verify="verify_none")
-    found = problems(await pair.check(pair.upstream(uri), with_api=False))
+async def test_a_certificate_that_nobody_verifies(pair: Pair, secured: Callable[[str], str]) -> None:
+    found = problems(await pair.check(pair.upstream(secured("verify=verify_none")), with_api=False))
     assert any("is not verified" in each.message for each in found)
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize("release", ["trixie", "sid"])
 async def test_a_delivery_limit_of_quorum_queues(
-    release: str, broker: Node, broker_on: Callable[..., Node], name: Naming, tmp_path: Path
+    broker: Node, broker_on: Callable[..., Node], name: Naming, tmp_path: Path
 ) -> None:
-    newer, vhost = broker_on(release), name("vhost")
+    newer, vhost = broker_on("sid"), name("vhost")
     with broker.admin.temporary_vhost(vhost), newer.admin.temporary_vhost(vhost):
         pair = arranged(tmp_path, broker, newer, vhost)
         quorum = {**pair.upstream(**{"queue-type": "quorum"})}

@@ -7,15 +7,12 @@ from tests.lab.waiting import eventually
 
 
 @pytest.mark.thorough
-def test_two_nodes_are_one_broker(cluster: Cluster) -> None:
+def test_two_nodes_are_one_broker_and_stay_one_when_one_is_killed(cluster: Cluster) -> None:
     assert {node.admin.get("overview")["cluster_name"] for node in cluster.nodes} == {cluster.name}
     cluster.nodes[0].admin.queue("/", "seen-by-all")
     assert cluster.nodes[1].admin.get("queues", "/", "seen-by-all")["name"] == "seen-by-all"
     cluster.nodes[1].admin.delete("queues", "/", "seen-by-all")
 
-
-@pytest.mark.thorough
-def test_a_killed_node_is_missed_and_comes_back(cluster: Cluster) -> None:
     victim = cluster.nodes[1]
     victim.kill()
     left = {node.erlang_name for node in cluster.nodes if node is not victim}

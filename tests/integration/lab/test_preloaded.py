@@ -6,13 +6,21 @@ import json
 import signal
 import socket
 import subprocess
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.lab.lab import Lab
 from tests.lab.preloaded import Started
-from tests.lab.waiting import DEADLINE
+from tests.lab.waiting import DEADLINE, eventually
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=DEADLINE) as answer:
+        return bool(answer.read())
+    return False
 
 
 def test_its_output_and_its_status(lab: Lab, tmp_path: Path) -> None:
@@ -33,9 +41,10 @@ def test_it_is_ended_by_signals(lab: Lab, tmp_path: Path) -> None:
             f'{{"agent": {{"http": {{"listen": "127.0.0.1:{port}"}}}}, "downstream": {{"uri": "amqp://127.0.0.1:1"}}}}'
         )
         process = lab.agents.start(["run", "-c", config], output=tmp_path / "log")
+        eventually(lambda port=port: answers(port), what="it runs")  # type: ignore[misc]
         assert process.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(2)
+            process.wait(0.1)
         process.send_signal(number)
         ended[number] = process.wait(DEADLINE)
         process.send_signal(number)  # too late, and harmless

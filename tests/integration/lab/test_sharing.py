@@ -38,6 +38,7 @@ def test_what_a_test_leaves_behind_fails_it_and_is_removed(lab: Lab, broker: Nod
     assert vhost not in [each["name"] for each in broker.admin.get("vhosts")]
 
 
+@pytest.mark.thorough
 def test_an_alarm_that_a_test_leaves_behind_fails_it(lab: Lab) -> None:
     broker = lab.shared("alarmed")  # agents of other tests would be blocked by one of theirs
     alarm = "{resource_limit, memory, node()}"

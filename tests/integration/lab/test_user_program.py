@@ -7,7 +7,7 @@ import threading
 from tests.integration.federation.sites import Q, Site
 from tests.lab.user_program import messages, numbered
 
-PUBLISHED = numbered(20_000)
+PUBLISHED = numbered(4_000)
 MOMENT = 0.05
 
 

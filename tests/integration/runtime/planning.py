@@ -72,9 +72,9 @@ def told(actions: tuple[Action, ...]) -> list[tuple[str, str, str]]:
     return [(str(action.verb), action.kind, action.name) for action in actions]
 
 
-def snapshot(node: Node, vhost: str) -> dict[str, Any]:
-    """Everything that is defined on the broker, and the names of what stands in the vhost besides."""
-    definitions: dict[str, Any] = node.admin.get("definitions")
+def snapshot(node: Node, vhost: str, *, is_shared: bool = False) -> dict[str, Any]:
+    """Everything that is defined on the broker, or in the vhost, and the names of what stands in the vhost besides."""
+    definitions: dict[str, Any] = node.admin.get("definitions", *([vhost] if is_shared else []))
     standing = {kind: sorted(each["name"] for each in node.admin.get(kind, vhost)) for kind in ("exchanges", "queues")}
     return {"standing": standing} | {
         kind: sorted(found, key=repr) for kind, found in definitions.items() if isinstance(found, list)

@@ -1,6 +1,6 @@
 """`plan` of shovels with ends of AMQP 1.0: addresses are attached to, what is wrong is the reason, nothing changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,13 +8,13 @@ import pytest
 from agent.core.links.plan import Outlook, PlannedLink
 from tests.conftest import Borrowed
 from tests.integration.runtime.planning import Pair, of_vhost, snapshot, told
-from tests.lab.node import AMQP10_PLUGINS
+from tests.lab.node import AMQP10_PLUGINS, Node
 
 
 @pytest.fixture
-def from_plugin(pair: Pair, borrowed: Borrowed) -> Iterator[Pair]:
-    """Its upstream has the plugin for AMQP 1.0."""
-    there = borrowed(plugins=AMQP10_PLUGINS)
+def from_plugin(pair: Pair, broker_on: Callable[..., Node]) -> Iterator[Pair]:
+    """Its upstream, which other tests have, too, has the plugin for AMQP 1.0."""
+    there = broker_on(None, plugins=AMQP10_PLUGINS, name="amqp10")
     with there.admin.temporary_vhost(pair.vhost):
         there.admin.queue(pair.vhost, "a b")
         yield Pair(pair.directory, pair.here, there, pair.vhost)
@@ -33,9 +33,9 @@ def to_address(pair: Pair, address: str) -> dict[str, str]:
 
 
 async def planned(pair: Pair, shovels: Mapping[str, dict[str, Any]]) -> dict[str, PlannedLink]:
-    before = snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost)
+    before = snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost, is_shared=True)
     found = await pair.plan({"shovels": dict(shovels)})
-    assert (snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost)) == before
+    assert (snapshot(pair.here, pair.vhost), snapshot(pair.there, pair.vhost, is_shared=True)) == before
     return {each.link.name: each for each in of_vhost(found, pair.vhost)}
 
 

@@ -10,7 +10,7 @@ from tests.integration.runtime.planning import FEDERATE, Naming, Pair, snapshot,
 from tests.lab.node import NATIVE_PLUGINS, Node
 
 pytestmark = pytest.mark.versions
-PAIRS = [(None, "trixie"), (None, "sid"), ("trixie", None), ("sid", None), ("sid", "trixie")]
+PAIRS = [(None, "sid"), ("trixie", None), ("sid", "trixie")]  # each release downstream and upstream
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: "{} from {}".format(*(each or "this machine's" for each in pair)))
@@ -49,11 +49,8 @@ async def test_a_fresh_upstream_of_another_release(tmp_path: Path, releases: tup
     assert after == before
 
 
-@pytest.mark.parametrize("release", ["trixie", "sid"])
-async def test_the_native_plugin_of_another_release_is_left_to_its_link(
-    pair: Pair, borrowed: Borrowed, release: str
-) -> None:
-    node = borrowed(release=release, plugins=NATIVE_PLUGINS)
+async def test_the_native_plugin_of_another_release_is_left_to_its_link(pair: Pair, borrowed: Borrowed) -> None:
+    node = borrowed(release="sid", plugins=NATIVE_PLUGINS)
     native = Pair(pair.directory, node, pair.there, pair.vhost)
     with node.admin.temporary_vhost(pair.vhost):
         node.admin.exchange(pair.vhost, "x")

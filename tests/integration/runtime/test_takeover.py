@@ -31,7 +31,7 @@ def disable_online(node: Node) -> None:
 
 Disable = Callable[[Node], None]
 WAYS = [
-    pytest.param((None, disable_offline, {}), id="this machine's"),
+    pytest.param((None, disable_offline, {}), marks=pytest.mark.thorough, id="this machine's"),
     pytest.param(("sid", disable_online, {"resource-cleanup-mode": "never"}), marks=pytest.mark.versions, id="sid"),
 ]
 

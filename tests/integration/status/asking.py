@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agent.core.replicas.slots import lease_exchange, slot_of
 from tests.integration.federation.running import Agent
+from tests.lab import user_program
 from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 MOST_SHOWN = 4_000
@@ -71,3 +73,22 @@ def events(agent: Agent) -> Iterator[Iterator[tuple[str, Any]]]:
                     yield name, json.loads(value)
 
         yield told()
+
+
+@contextmanager
+def remembered(agent: Agent, link_id: str, what: str, *, is_so: bool = True) -> Iterator[None]:
+    """Ends once the broker has it in the link's lease: that the link is `what`, as `paused`, or that it no longer is.
+    An agent that is killed then has told all that it knew."""
+    admin, queue = agent.downstream.admin, f"copies of the lease of {link_id}"
+    admin.queue("/", queue, durable=False)
+    try:
+        admin.bind("/", lease_exchange(agent.lab.group), queue, str(slot_of(link_id)))
+        yield
+
+        def is_written() -> bool:
+            tokens = map(json.loads, user_program.take(agent.downstream.uri(), queue, 1, deadline=0.5))
+            return any((link_id in token[what]) is is_so for token in tokens)
+
+        eventually(is_written, what=f"the lease says whether it is {what}")
+    finally:
+        admin.delete("queues", "/", queue)

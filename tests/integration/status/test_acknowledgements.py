@@ -1,24 +1,20 @@
-"""A cause that somebody knows comes behind a new one, until it grows; a restart of the agent doesn't change that."""
+"""A cause that somebody knows comes behind a new one, until it grows, whichever agent of the group runs the link."""
 
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
-
-import pytest
 
 from tests.acceptance.command import Done, federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site, X, federated
-from tests.integration.status.asking import get, url
+from tests.integration.federation.sites import Site, federated
+from tests.integration.status.asking import get, remembered, url
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
 REASON = "the consumer is being fixed"
-WRITTEN = 4.0  # seconds until what is remembered is at the broker
 
 
 def command(agent: Agent, *arguments: str) -> Done:
@@ -42,6 +38,7 @@ def wait_causes(agent: Agent, *expected: tuple[str, int]) -> list[dict[str, Any]
 def test_a_full_queue_that_somebody_knows_comes_behind_what_stops_next(
     agent_of: AgentOf, here: Site, there: Site, site_on: SiteOn
 ) -> None:
+    """What is known of the link goes with it to an agent that knows nothing else of it."""
     other = site_on(here.node)
     other.exchange()
     for name in ("fed.orders", "fed.cart"):
@@ -57,10 +54,13 @@ def test_a_full_queue_that_somebody_knows_comes_behind_what_stops_next(
     there.publish(numbered(9), exchange="fed.orders")
     [full] = wait_causes(agent, ("nothing confirmed", 1))
 
-    done = command(agent, "ack", full["id"][:6], "--for", "2h", "--reason", REASON)
-    assert (done.status, REASON in done.out) == (0, True), done
-    time.sleep(WRITTEN)
+    [link] = [each for each in get(agent, "/api/links") if each["exchange"] == "fed.orders"]
+    with remembered(agent, link["id"], "acknowledged"):
+        done = command(agent, "ack", full["id"][:6], "--for", "2h", "--reason", REASON)
+        assert (done.status, REASON in done.out) == (0, True), done
     agent.kill()
+    agent = agent_of(here.node)
+    settings = agent.settings(**{"stall-after": 2})
     away = federated(there)
     away["upstreams"]["origin"]["uri"] = "amqp://127.0.0.1:1"
     agent.write({here.vhost: federated(there), other.vhost: away}, agent=settings).start()
@@ -81,28 +81,3 @@ def test_a_full_queue_that_somebody_knows_comes_behind_what_stops_next(
     wait_causes(agent, ("nothing confirmed", 2), ("unreachable", 1))
     assert command(agent, "ack", "ffffffff").status == 5
     assert agent.terminate() == 0
-
-
-@pytest.mark.thorough
-def test_it_goes_with_the_link_to_the_agent_that_takes_it_over(agent_of: AgentOf, here: Site, there: Site) -> None:
-    here.exchange()
-    there.exchange()
-    here.node.admin.queue(here.vhost, "full", arguments=FULL)
-    here.node.admin.bind(here.vhost, X, "full", "k")
-    agents = [agent_of(here.node), agent_of(here.node)]
-    for agent in agents:
-        agent.write({here.vhost: federated(there)}, agent=agent.settings(**{"stall-after": 2})).start()
-    there.wait_bound("k")
-    there.publish(numbered(9))
-
-    def stopped() -> list[Agent]:
-        return [each for each in agents if get(each, "/api/causes")["causes"]]
-
-    [runs] = eventually(stopped, what="one of them shows a cause", ignoring=OSError)
-    [other] = set(agents) - {runs}
-    [cause] = wait_causes(runs, ("nothing confirmed", 1))
-    assert command(runs, "ack", cause["id"], "--reason", REASON).status == 0
-    time.sleep(WRITTEN)
-    runs.kill()
-    [known] = wait_causes(other, ("nothing confirmed", 1))
-    assert (known["id"], known["acknowledged"]["reason"]) == (cause["id"], REASON)

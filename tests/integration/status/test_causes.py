@@ -95,20 +95,24 @@ def test_advice_for_a_shovel_names_the_broker_at_the_end_that_refuses(
 
 
 def test_a_broker_that_links_come_from_and_go_to_is_one_cause(
-    agent_of: AgentOf, borrowed: Borrowed, here: Site
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
 ) -> None:
     """The remote one, and the downstream itself, which a shovel only reads from."""
-    node = borrowed()
-    there = Site(node, "/")
+    network, node = proxy_to(there.node), there.node
+    uri = node.uri(there.vhost, port=network.port)
     here.exchange().queue("k")
     there.exchange()
     sections = federated(there, **{"reconnect-delay": 1})
-    shovels = {"there": shovel(here, there, **QUICKLY), "back": shovel(there, here, **QUICKLY)}
+    sections["upstreams"]["origin"]["uri"] = uri
+    shovels = {
+        "there": shovel(here, there, **QUICKLY) | {"dest-uri": uri},
+        "back": shovel(there, here, **QUICKLY) | {"src-uri": uri},
+    }
     agent = agent_of(here.node).write({here.vhost: sections | {"shovels": shovels}}).start()
     for name in shovels:
         agent.wait_for("running", named(here, name))
     agent.wait_for("running", (here.vhost, "fed.x", "origin"))
-    node.kill()
+    network.close()
     [cause] = wait_causes(agent, ("upstream", node.cluster_name, "unreachable"))
     eventually(lambda: len(causes(agent)[0]["links"]) == 3, what="all three links are of that cause")
     assert node.cluster_name in cause["advice"]
@@ -132,7 +136,7 @@ def test_a_downstream_that_is_away_is_one_cause_since_then(
     agent.wait_for("running", named(here, "reads"))
     agent.wait_for("running", (here.vhost, "fed.x", "origin"))
     wait_causes(agent, ("upstream", there.node.cluster_name, "object missing"))
-    time.sleep(8)  # for so long it has been in backoff already
+    time.sleep(4)  # for so long it has been in backoff already
     network.close()
     closed = time.time()
 
@@ -183,7 +187,7 @@ def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
         [cause] = eventually(
             lambda: [each for each in causes(agent) if "again and again" in each["headline"]], what="it recurs"
         )
-        until = time.time() + 6
+        until = time.time() + 4
         while time.time() < until:
             assert [each["trouble"] for each in causes(agent)] == ["connection lost"]
             time.sleep(0.2)

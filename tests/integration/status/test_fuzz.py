@@ -8,16 +8,19 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site, federated
 from tests.integration.status.asking import url
 from tests.lab.node import Node
 
 SCHEMATHESIS: Final = str(Path(sysconfig.get_path("scripts"), "schemathesis"))
-EXAMPLES: Final = 5
+EXAMPLES: Final = 3
 DEADLINE: Final = 100.0
 
 
+@pytest.mark.thorough
 def test_no_question_breaks_it(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> None:
     agent = agent_of(broker)
     here.exchange().queue("k")

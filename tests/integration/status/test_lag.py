@@ -13,6 +13,7 @@ import pytest
 from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import events, get, link_when, metric
 from tests.lab.node import Node
@@ -23,7 +24,7 @@ PREFETCH = 10
 MESSAGES = 25
 
 
-def test_a_downstream_that_confirms_nothing_and_then_does(
+def test_a_downstream_that_confirms_nothing_then_does_and_then_is_away(
     agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
 ) -> None:
     network = proxy_to(broker)
@@ -71,6 +72,21 @@ def test_a_downstream_that_confirms_nothing_and_then_does(
     eventually(lambda: metric(agent, "federation_agent_binding_sync_seconds_count"), what="the bind was timed")
     assert metric(agent, "federation_agent_config_reload_success") == 1
     assert done["exchange"] == X
+    network.close()
+    check_known_while_away(agent, there)
+
+
+def check_known_while_away(agent: Agent, there: Site) -> None:
+    """The backlog at the upstream, while the downstream can't be reached."""
+    link_when(agent, "in backoff", lambda link: link["status"] == "backoff")
+    there.publish([f"m{number}" for number in range(MESSAGES)])
+    away = link_when(agent, "in backoff with its backlog", lambda link: link["backlog"] == MESSAGES)
+    assert away["status"] == "backoff"
+    assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
+    eventually(  # the verdict is at most a second older
+        lambda: f", {MESSAGES} messages wait upstream" in get(agent, "/api/causes")["verdict"],
+        what="it is shown",
+    )
 
 
 def _until(told: Any, holds: Callable[[dict[str, Any]], bool]) -> list[tuple[str, Any]]:
@@ -92,81 +108,48 @@ def alarm(broker: Node) -> Iterator[None]:
         broker.limit_memory("2GB")
 
 
-def test_lag_is_known_while_a_link_is_blocked_or_paused(
+def test_lag_is_known_while_links_are_paused_or_blocked(
     agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
 ) -> None:
-    here = site_on(borrowed()).exchange().queue("k")
+    """Beyond the prefetch, and of six links within theirs, to the message: none of those has one ready at its upstream,
+    as all were sent, and nothing is taken for the downstream."""
+    node = borrowed()
+    few, here = site_on(node).exchange().queue("k"), site_on(node)
     there.exchange()
-    agent = agent_of(here.node).write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}).start()
-    link = link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
+    within = {f"fed.{number}": 139 + number for number in range(6)}
+    for name in within:
+        here.exchange(name).queue("k", name=f"q {name}", exchange=name)
+        there.exchange(name)
+    narrow = federated(there, **{"prefetch-count": PREFETCH})
+    agent = agent_of(node).write({few.vhost: narrow, here.vhost: federated(there)}).start()
+    agent.wait_running(1 + len(within))
+    for name in (X, *within):
+        there.wait_bound("k", exchange=name)
+    link = link_when(agent, "with nothing behind", lambda link: (link["exchange"], link["backlog"]) == (X, 0))
     get(agent, f"/api/links/{link['id']}/pause", "POST")
     link_when(agent, "paused", lambda link: link["status"] == "paused")
     there.publish([f"m{number}" for number in range(MESSAGES)])
     link_when(agent, "paused with its backlog", lambda link: (link["status"], link["backlog"]) == ("paused", MESSAGES))
-    assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
-    with alarm(here.node):
+    assert metric(agent, "federation_agent_backlog_messages", vhost=few.vhost) == MESSAGES
+    with alarm(node):
         get(agent, f"/api/links/{link['id']}/resume", "POST")
-        link_when(agent, "blocked", lambda link: link["status"] == "blocked")
-        link_when(agent, "blocked with its backlog", lambda link: (link["backlog"] or 0) == MESSAGES)
-        there.publish(["more"])
-        link_when(
-            agent, "blocked with more", lambda link: (link["status"], link["backlog"]) == ("blocked", MESSAGES + 1)
-        )
-        assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
-        eventually(lambda: "26 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="it is shown")
-    assert len(here.take(MESSAGES + 1)) == MESSAGES + 1
-
-
-def test_lag_is_known_while_the_downstream_is_away(
-    agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
-) -> None:
-    network = proxy_to(broker)
-    here.exchange().queue("k")
-    there.exchange()
-    agent = agent_of(broker, uri=broker.uri(port=network.port)).write({here.vhost: federated(there)}).start()
-    link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
-    network.close()
-    link_when(agent, "in backoff", lambda link: link["status"] == "backoff")
-    there.publish([f"m{number}" for number in range(MESSAGES)])
-    shown = link_when(agent, "in backoff with its backlog", lambda link: link["backlog"] == MESSAGES)
-    assert shown["status"] == "backoff"
-    assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
-    eventually(  # the verdict is at most a second older
-        lambda: f", {MESSAGES} messages wait upstream" in get(agent, "/api/causes")["verdict"],
-        what="it is shown",
-    )
-
-
-def test_what_blocked_links_have_within_their_prefetch_is_counted_to_the_message(
-    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
-) -> None:
-    """None of them has a message ready at its upstream: all were sent, and nothing is taken for the downstream."""
-    here = site_on(borrowed())
-    names = [f"fed.{number}" for number in range(6)]
-    for name in names:
-        here.exchange(name).queue("k", name=f"q {name}", exchange=name)
-        there.exchange(name)
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    url = f"http://127.0.0.1:{agent.port}"
-    agent.wait_running(len(names))
-    for name in names:
-        there.wait_bound("k", exchange=name)
-    with alarm(here.node):
-        waiting = {name: 139 + number for number, name in enumerate(names)}
-        for name, count in waiting.items():
+        for name, count in within.items():
             there.publish([f"m{number}" for number in range(count)], exchange=name)
-        assert sum(waiting.values()) == 849
+        there.publish(["more"])
+        waiting = {X: MESSAGES + 1, **within}
+        assert sum(waiting.values()) == 875
 
         def seen() -> dict[str, Any]:
-            return {each["exchange"]: each["backlog"] for each in get(agent, "/api/links")}
+            blocked = [each for each in get(agent, "/api/links") if each["status"] == "blocked"]
+            return {each["exchange"]: each["backlog"] for each in blocked if each["backlog_is_exact"]}
 
-        eventually(lambda: seen() == waiting, what=f"all of {waiting} are counted")
-        found = get(agent, "/api/links")
-        assert {(each["status"], each["backlog_is_exact"]) for each in found} == {("blocked", True)}
-        eventually(lambda: ", 849 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the sum")
-        shown = federation_agent("status", "--url", url).out
-        assert "6 of 6 links blocked, 849 messages wait upstream" in shown
-    for name, count in waiting.items():
+        eventually(lambda: seen() == waiting, what=f"all of {waiting} are counted, and blocked")
+        assert metric(agent, "federation_agent_backlog_messages", vhost=few.vhost) == MESSAGES + 1
+        eventually(lambda: ", 875 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the sum")
+        shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}").out
+        assert "7 of 7 links blocked, 875 messages wait upstream" in shown
+    assert len(few.take(MESSAGES + 1)) == MESSAGES + 1
+    for name, count in within.items():
         assert here.take(count, queue=f"q {name}") == [f"m{number}" for number in range(count)]
 
 

@@ -14,11 +14,10 @@ from tests.acceptance.command import Done, federation_agent
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
-from tests.integration.status.asking import get, link_when, url
+from tests.integration.status.asking import get, link_when, remembered, url
 from tests.lab import user_program
 
 REASON = "the disk is replaced"
-WRITTEN = 4.0  # seconds until what is remembered is at the broker
 LONG_AGO = {"by": "ann@ops", "at": 1_790_000_000, "reason": REASON}
 
 
@@ -38,10 +37,10 @@ def test_a_pause_survives_a_restart_with_its_reason(agent_of: AgentOf, here: Sit
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     there.wait_bound("k")
     link_id = link_when(agent, "running", lambda link: link["status"] == "running")["id"]
-    assert command(agent, "pause", link_id, "--reason", REASON).status == 0
+    with remembered(agent, link_id, "paused"):
+        assert command(agent, "pause", link_id, "--reason", REASON).status == 0
     again = command(agent, "pause", "--all")
     assert f"{link_id} pause: it was paused by " in again.out and f": {REASON}, and stays so" in again.out
-    time.sleep(WRITTEN)
     agent.kill()
     agent.start()
     paused = link_when(agent, "paused", lambda link: link["status"] == "paused")
@@ -53,10 +52,11 @@ def test_a_pause_survives_a_restart_with_its_reason(agent_of: AgentOf, here: Sit
     for arguments in (("links",), ("describe", link_id)):
         assert REASON in " ".join(command(agent, *arguments).out.split())
     there.publish(["m"])
-    assert here.take(1, deadline=2) == []
-    assert command(agent, "resume", link_id).status == 0
-    assert here.take(1) == ["m"]
-    time.sleep(WRITTEN)
+    link_when(agent, "paused with its backlog", lambda link: (link["status"], link["backlog"]) == ("paused", 1))
+    assert here.take(1, deadline=0.1) == []
+    with remembered(agent, link_id, "paused", is_so=False):
+        assert command(agent, "resume", link_id).status == 0
+        assert here.take(1) == ["m"]
     agent.kill()
     agent.start()
     link_when(agent, "running", lambda link: link["status"] == "running")
