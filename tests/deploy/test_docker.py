@@ -70,13 +70,9 @@ def test_docker_run_for_one_command_mounts_what_the_agent_reads() -> None:
     assert told[0] == "validate"
 
 
-@pytest.mark.parametrize("command", ["validate", "check", "check --deliver", "plan"])
-def test_the_commands_that_it_is_shown_with_do_what_they_say(
-    tmp_path: Path, broker: Node, second_broker: Node, command: str
-) -> None:
+def test_the_commands_that_it_is_shown_with_do_what_they_say(tmp_path: Path, broker: Node, second_broker: Node) -> None:
     """In the folder that is mounted, between two brokers, by what the image starts."""
     *_, told = docker_run("docs/install.md")
-    assert f"`{command}`" in (ROOT / "docs/install.md").read_text()
     text = (FOLDER / "agent/agent.yml").read_text()
     for name in re.findall(rf"{SECRETS}/([\w-]+)", text):
         (tmp_path / name).write_text("guest")
@@ -85,7 +81,9 @@ def test_the_commands_that_it_is_shown_with_do_what_they_say(
         text = text.replace(f"@{word}:5672", f"@127.0.0.1:{node.amqp_port}")
         text = text.replace(f"@{word}:15672", f"@127.0.0.1:{node.management_port}")
     (tmp_path / "agent.yml").write_text(text)
-    words = " ".join(told).replace("validate", command).replace("/etc/federation-agent", str(tmp_path)).split()
-    done = federation_agent(*words)
-    assert done.status in {0, 4 if "check" in command else 0}, done.err
-    assert done.out
+    for command in ("validate", "check", "check --deliver", "plan"):
+        assert f"`{command}`" in (ROOT / "docs/install.md").read_text()
+        words = " ".join(told).replace("validate", command).replace("/etc/federation-agent", str(tmp_path)).split()
+        done = federation_agent(*words)
+        assert done.status in {0, 4 if "check" in command else 0}, (command, done.err)
+        assert done.out

@@ -18,6 +18,16 @@ def instant(seconds: float) -> datetime:
     return START + timedelta(microseconds=round(seconds * 1_000_000))
 
 
+def moment(seconds: float) -> str:
+    return instant(seconds).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def later(told: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The same line, so much later."""
+    since = datetime.fromisoformat(told["ts"]) - START
+    return told | {"ts": moment(since.total_seconds() + seconds)}
+
+
 def line(
     seconds: float, status: str, *, seq: int = 0, agent: str = "a", link: str = "l", **told: Any
 ) -> dict[str, Any]:
@@ -26,7 +36,7 @@ def line(
     values: dict[str, Any] = dict.fromkeys(FIELDS) | {
         "schema": 1,
         "type": "agent" if own else "transition",
-        "ts": instant(seconds).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "ts": moment(seconds),
         "seq": seq or round(seconds * 1000) + 1,
         "agent": agent,
         "group": "g",

@@ -25,7 +25,8 @@ from tests.pipeline import reference
 from tests.pipeline.courses import SECOND, Course, courses
 from tests.pipeline.lines import START, write
 
-pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
+# Spark on a busy machine. What each of the rules does is shown by hand in `tables`.
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
 
 END = 1500
 GAP = 60 * SECOND

@@ -1,8 +1,8 @@
 """Days that come one after the other, and late: what stands after each is what making everything anew gives."""
 
-import json
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,41 +122,44 @@ def asked(export: Path, output: Path) -> options.Options:
     return options.parse(["--input", str(export / "in"), "--output", str(output), *zone])
 
 
+def on_disk(output: Path) -> dict[Path, int]:
+    """What readers see, and what is kept between runs, by its name there."""
+    places = (output / "current").resolve(), output / STORE
+    found = {file.relative_to(place): file for place in places for file in place.rglob("*") if file.suffix != ".crc"}
+    return {name: file.stat().st_mtime_ns for name, file in found.items() if file.is_file()}
+
+
 @pytest.mark.thorough
 def test_what_comes_later_is_added_as_if_all_had_been_there(spark: SparkSession, tmp_path: Path) -> None:
+    """What killed runs left is gone, a day that nothing changes stands, and so does all where nothing is new."""
     chance = random.Random(SEED)
     every = [*fleet(chance)]
     late = chance.sample([one for one in every if "2026-03-30T12" < one[1]["ts"] < BREAK], 30)
     export, output, whole = (tmp_path / name for name in ("export", "report", "whole"))
+    unfinished = output / STORE / "batch=1/part-0.snappy.parquet"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_bytes(b"cut off")
     written(export, [one for one in every if one[1]["ts"] < BREAK and one not in late], 0)
     run(spark, asked(export, output))
     first = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
+    assert not unfinished.exists()
+
+    # A day that has no rows any more goes, as one does that never had any.
+    shutil.copytree(output / "availability/date=2026-03-28", output / "availability/date=2020-01-01")
+    half_written = output / "traffic/.spark-staging-1"
+    (half_written / "date=2026-03-28").mkdir(parents=True)
+    before = on_disk(output)
     written(export, [*late, *(one for one in every if one[1]["ts"] >= BREAK)], 1)
     run(spark, asked(export, output))
     second = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
     assert 0 < first.settled < second.settled
     assert 0 < second.settled_lines < second.content().kept / 4
+    assert not half_written.exists()
+    after = on_disk(output)
+    kept = [file for file in before if file.parts[0] in ("edges", "standby") and "date=2026-03-28" in file.parts]
+    assert len(kept) >= 2
+    assert {file: after.get(file) for file in kept} == {file: before[file] for file in kept}
+    run(spark, asked(export, output))
+    assert on_disk(output) == after
     run(spark, asked(export, whole))
     assert_same(spark, output, whole)
-
-
-@pytest.mark.thorough
-def test_what_is_taken_back_is_gone_from_earlier_days_too(spark: SparkSession, tmp_path: Path) -> None:
-    """A file that is written again without a link, and without what made a slow start an outage days before."""
-    beats = (line(at, "heartbeat", interval=HOUR) for at in range(0, 4 * DAY, HOUR))
-    write(
-        tmp_path / "in", *beats, line(1, "running"), line(9, "starting"), line(14, "running"), line(4 * DAY, "running")
-    )
-    outputs = [str(tmp_path / name) for name in ("report", "whole")]
-    reports = [
-        options.parse(["--input", str(tmp_path / "in"), "--output", output, "--merge-gap", "300000"])
-        for output in outputs
-    ]
-    run(spark, reports[0])
-    spoken = [line(3 * DAY, "backoff"), line(3 * DAY + 60, "running"), line(3 * DAY + 90, "running", link="x")]
-    told = write(tmp_path / "in", *spoken)
-    assert run(spark, reports[0])["links"] == 2
-    told.write_text(json.dumps(line(3 * DAY, "running")) + "\n")
-    assert run(spark, reports[0])["links"] == 1
-    run(spark, reports[1])
-    assert_same(spark, Path(outputs[0]), Path(outputs[1]))

@@ -1,9 +1,8 @@
-"""The same tables, however lines come: at once, bit by bit, in any order, as a stream, and in spite of a kill."""
+"""The same tables, however lines come: at once, late, in any order, as a stream, and in spite of a kill."""
 
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +24,6 @@ from tests.pipeline.lines import heartbeats, line, write
 
 pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
-SLICES = 5
 DAY = 24 * 3600
 
 
@@ -57,21 +55,6 @@ def asked(directory: Path, output: Path, *more: str) -> options.Options:
     return options.parse(["--input", str(directory), "--output", str(output), *more])
 
 
-@pytest.fixture(scope="module")
-def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("export")
-    for part in sliced(random.Random(5)):
-        write(directory, *part)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def whole(spark: SparkSession, export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("whole")
-    run(spark, asked(export, output))
-    return output
-
-
 def assert_same(spark: SparkSession, one: Path, other: Path) -> None:
     for name in TABLES:
         unlike = ["file"] if name == "rejected" else []
@@ -81,70 +64,44 @@ def assert_same(spark: SparkSession, one: Path, other: Path) -> None:
     assert mine == theirs
 
 
-def written(output: Path) -> dict[Path, int]:
-    """What readers see, and what is kept between runs, by its name there."""
-    places = (output / "current").resolve(), output / STORE
-    found = {file.relative_to(place): file for place in places for file in place.rglob("*") if file.suffix != ".crc"}
-    return {name: file.stat().st_mtime_ns for name, file in found.items() if file.is_file()}
-
-
 @pytest.mark.thorough
-def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
-    """Reading follows every part, tables follow the second and the last."""
-    output, export = tmp_path / "report", tmp_path / "export"
-    unfinished = output / STORE / "batch=1/part-0.snappy.parquet"
-    unfinished.parent.mkdir(parents=True)
-    unfinished.write_bytes(b"cut off")  # what is left of a run that was killed while it read
-    before: dict[Path, int] = {}
-    for number, part in enumerate(sliced(random.Random(5))):
-        write(export, *part)
-        if number == SLICES - 1:
-            # A day that has no rows any more goes, as one does that never had any.
-            shutil.copytree(output / "availability/date=2026-03-28", output / "availability/date=2020-01-01")
-            half_written = output / "traffic/.spark-staging-1/date=2026-03-28"
-            half_written.mkdir(parents=True)
-        if number in (1, SLICES - 1):
-            before = written(output)
-            run(spark, asked(export, output))
-        else:
-            Store(spark, f"{output}/{STORE}", [str(export)]).catch_up()
-    assert_same(spark, output, whole)
-    assert not unfinished.exists()
-    assert not (output / "traffic/.spark-staging-1").exists()
-    after = written(output)
-    # What came since the second part is of the first day: what was made of the other one stands as it stood.
-    kept = [file for file in before if "date=2026-03-29" in str(file) and "traffic" in str(file)]
-    assert kept
-    assert all(after.get(file) == before[file] for file in kept)
-    run(spark, asked(export, output))
-    assert written(output) == after
-
-
-@pytest.mark.thorough
-def test_many_small_batches_are_kept_as_one(
+def test_days_that_are_kept_as_one_change_with_what_comes_late_and_what_is_taken_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of days that are read one by one, four here instead of eight; lines that come late for one of them change what
-    they have to."""
+    """Of days that are read one by one, four here instead of eight. A file is written again without a link, and without
+    what made a slow start an outage days before."""
     monkeypatch.setattr(ledger, "COMPACT_FROM", 4)
     export, output, whole = tmp_path / "export", tmp_path / "report", tmp_path / "whole"
+    slow = (line(1, "running", link="slow"), line(9, "starting", link="slow"), line(14, "running", link="slow"))
     for day in range(6):
         start = day * DAY
-        write(export, line(start, "started"), *heartbeats(start + 10, start + 600), line(start + 5, "running"))
+        spoken = slow if day == 0 else ()
+        write(export, line(start, "started"), *heartbeats(start + 10, start + 600), line(start + 5, "running"), *spoken)
         Store(spark, f"{output}/{STORE}", [str(export)]).catch_up()
-    run(spark, asked(export, output))
+    reports = [asked(export, which, "--merge-gap", "300000") for which in (output, whole)]
+    run(spark, reports[0])
     left = [path.name for path in (output / STORE).glob("batch=*")]
     assert len(left) < 4, left
     write(export, line(3 * DAY + 20, "backoff"), line(3 * DAY + 80, "running"))
-    run(spark, asked(export, output))
-    run(spark, asked(export, whole))
+    failed = line(3 * DAY + 30, "backoff", link="slow"), line(3 * DAY + 90, "running", link="slow")
+    told = write(export, *failed, line(3 * DAY + 90, "running", link="x"))
+    assert run(spark, reports[0])["links"] == 3
+    told.write_text(json.dumps(line(3 * DAY + 30, "running", link="slow")) + "\n")
+    assert run(spark, reports[0])["links"] == 2
+    run(spark, reports[1])
     assert_same(spark, output, whole)
 
 
 @pytest.mark.thorough
-def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path, tmp_path: Path) -> None:
-    output, command = tmp_path / "report", str(Path(sys.executable).with_name("federation-agent"))
+def test_a_stream_that_was_killed_and_lines_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Held against one run of the same lines in order, in one file."""
+    export, output, whole = tmp_path / "export", tmp_path / "report", tmp_path / "whole"
+    parts = sliced(random.Random(5))
+    for part in parts:
+        write(export, *part)
+    write(tmp_path / "ordered", *sorted((one for part in parts for one in part), key=moment_of))
     arguments = ["--input", str(export), "--output", str(output), "--streaming", "--trigger", "available-now"]
+    command = str(Path(sys.executable).with_name("federation-agent"))
     environment = os.environ | {"PYSPARK_SUBMIT_ARGS": f"--master local[2] {BRIEF} pyspark-shell"}
     with subprocess.Popen(
         [command, "report", *arguments], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
@@ -153,7 +110,13 @@ def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path
         os.killpg(killed.pid, signal.SIGKILL)
     assert not any((output / name).exists() for name in (*TABLES, "summary.json", "report.html"))
     follow(spark, options.parse(arguments))
+    run(spark, asked(tmp_path / "ordered", whole))
     assert_same(spark, output, whole)
+
+
+def moment_of(told: dict[str, Any] | str) -> str:
+    """Those that are torn come first."""
+    return "" if isinstance(told, str) else str(told["ts"])
 
 
 def test_batches_that_reach_around_another_together_are_read_with_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -178,3 +141,4 @@ def test_files_that_hold_nothing(spark: SparkSession, tmp_path: Path) -> None:
     for name in TABLES:
         table = spark.read.parquet(f"{tmp_path}/report/{name}")
         assert (table.count(), set(table.columns)) == (0, set(files.columns(name).names)), name
+    assert "No data on links in this window" in (tmp_path / "report/report.html").read_text()

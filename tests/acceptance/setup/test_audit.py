@@ -109,4 +109,10 @@ def test_a_list_that_can_t_be_renewed_stays(tmp_path: Path, results: Any) -> Non
         done = audit("--renew", known, lock, osv=osv)
     assert (done.returncode, known.read_text()) == (2, before)
     assert "the list is as it was" in done.stderr
-    assert audit("--renew", known, lock).returncode == 2  # nobody answers
+
+
+def test_a_list_stays_where_nobody_answers(tmp_path: Path) -> None:
+    lock, known = tmp_path / "requirements.lock", advisories(tmp_path / "list", "<1", checked=None)
+    lock.write_text("some-thing==1.5\n", encoding="utf-8")
+    before = known.read_text()
+    assert (audit("--renew", known, lock).returncode, known.read_text()) == (2, before)

@@ -7,19 +7,11 @@ from playwright.sync_api import expect
 
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import check_accessible
-from tests.integration.page.scenes import PHONE, few, move, standby
+from tests.integration.page.scenes import PHONE, move, standby
+from tests.tiers import thorough
 
 
-def test_an_agent_with_neither_shows_neither(serve: Serve, visit: Open) -> None:
-    served = serve()
-    served.put(few())
-    page = visit(served.url).page
-    expect(page.locator("#rows .name")).to_have_count(len(few()))
-    for section in ("#standby", "#move"):
-        expect(page.locator(section)).to_be_hidden()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", thorough("dark")])
 def test_a_standby_with_its_doubts_and_the_commands_for_it(serve: Serve, visit: Open, theme: str) -> None:
     served = serve()
     standby(served)
@@ -54,6 +46,7 @@ def test_a_move_with_what_waits_and_no_verdict(serve: Serve, visit: Open) -> Non
     move(served)
     page = visit(served.url, viewport=PHONE).page
     section = page.locator("#move")
+    expect(page.locator("#standby")).to_be_hidden()
     expect(section.locator("h2")).to_have_text("Move from old")
     expect(section).to_contain_text("3 queues: 2 links run here, 1 doesn't work or is behind")
     expect(section).to_contain_text("1,800 messages wait at the source; 3,000 messages have arrived")

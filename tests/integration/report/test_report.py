@@ -64,8 +64,7 @@ def test_it_shows_what_happened(
 
 @pytest.mark.parametrize("origin", ["sid"], indirect=True)
 @pytest.mark.versions
-def test_what_entered_the_newest_release_is_accounted_for(
-    at_upstream: upstream.AtUpstream, origin: Node, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_entered_the_newest_release_is_accounted_for(at_upstream: upstream.AtUpstream, origin: Node) -> None:
+    """By the agent's own lines: what a report makes of them is the same for all releases."""
     upstream.live(at_upstream, origin)
-    upstream.check(*report(spark, tmp_path / "report", at_upstream.agent))
+    upstream.check_last(at_upstream.last())

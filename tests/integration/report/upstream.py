@@ -149,3 +149,13 @@ def check(table: Callable[[str], DataFrame], summary: dict[str, Any]) -> None:
         "unexplained": 0,
     }
     assert (summary["account"]["upstream_links"], summary["account"]["unexplained_upstream"]) == (1, 0)
+
+
+def check_last(line: dict[str, Any]) -> None:
+    """All that is accounted for by the last line, whose counters begin with the agent."""
+    late = line["entered"] - FLOWED - PURGED - AFTERWARDS
+    assert late in (0, 1)
+    assert (line["acknowledged"], line["settled"]) == (FLOWED + AFTERWARDS + late,) * 2
+    assert line["entered"] - line["acknowledged"] - line["growth"] == PURGED
+    assert (line["settled_again"], line["growth"], line["waiting"]) == (0, 0, 0)
+    assert (line["forwarded"], line["unsettled"]) == (FLOWED + 1 + AFTERWARDS, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from agent.pipeline.findings.availability import objectives, shown_periods
 from agent.pipeline.findings.report_tables import IDENTITY, ReportTables
 from agent.pipeline.schema import SECOND
+from agent.pipeline.spark import literal_table
 from agent.pipeline.window import Bounds
 
 pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
@@ -35,22 +36,6 @@ def test_what_is_known_or_asked_for_stays() -> None:
     assert shown_periods({}, WINDOW, DAY) == ()
 
 
-CALM: Final = {f"burn_{name}": 0.0 for name in ("1h", "5m", "6h", "30m", "3d")}
-OF_ALL: Final = {
-    **dict.fromkeys(IDENTITY, "x"),
-    "objective": "events",
-    "measured_by": "time",
-    "target_percent": 99.9,
-    "window_days": 30,
-    "attained_percent": 99.95,
-    "consumed_percent": 50.0,
-    "total": 100.0,
-    "bad": 0.05,
-    "seen_days": 30.0,
-    "period_consumed_percent": 50.0,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The table alone."""
@@ -61,14 +46,24 @@ class Rows:
         return self.rows
 
 
-def burning(spark: SparkSession, *burns: dict[str, Any]) -> int:
-    """How many of these links are at risk now."""
-    rows = spark.createDataFrame([OF_ALL | CALM | each for each in burns])
-    [objective] = objectives(cast("ReportTables", Rows(rows)))
-    return objective.links_burning
+def burning(objective: str, link: str, **burns: float) -> dict[str, object]:
+    """A link's row of an objective, calm but for these burn rates."""
+    calm = {f"burn_{name}": 0.0 for name in ("1h", "5m", "6h", "30m", "3d")}
+    usual = {"measured_by": "time", "target_percent": 99.9, "window_days": 30, "attained_percent": 99.95}
+    usual |= {"consumed_percent": 50.0, "total": 100.0, "bad": 0.05, "seen_days": 30.0, "period_consumed_percent": 50.0}
+    return {**dict.fromkeys(IDENTITY, "x"), **usual, **calm, "objective": objective, "link": link, **burns}
 
 
 def test_a_link_is_at_risk_only_where_it_burns_in_the_long_window_and_in_the_short_one(spark: SparkSession) -> None:
-    long, short = {"burn_1h": 20.0}, {"burn_5m": 20.0}
-    assert burning(spark, long, short, {}) == 0, "it was over, or is a moment"
-    assert burning(spark, long | short, {"burn_3d": 2.0, "burn_6h": 2.0}, long) == 2
+    rows = [
+        burning("over, or a moment", "a", burn_1h=20.0),
+        burning("over, or a moment", "b", burn_5m=20.0),
+        burning("over, or a moment", "c"),
+        burning("now", "a", burn_1h=20.0, burn_5m=20.0),
+        burning("now", "b", burn_3d=2.0, burn_6h=2.0),
+        burning("now", "c", burn_1h=20.0),
+    ]
+    kinds = {str: "string", float: "double", int: "bigint"}
+    columns = ", ".join(f"`{name}` {kinds[type(value)]}" for name, value in rows[0].items())
+    found = objectives(cast("ReportTables", Rows(literal_table(spark, rows, columns))))
+    assert {one.name: one.links_burning for one in found} == {"over, or a moment": 0, "now": 2}

@@ -1,20 +1,21 @@
-"""Timelines by hand, each a link of a group of its own, and what has to come of them: one run of Spark for all."""
+"""Timelines by hand, each a link of a group of its own, and what has to come of them: they end with the window."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
-from agent.pipeline.reading import parsing, thinning
-from agent.pipeline.tables.intervals import agent_reports, intervals, link_attributes
-from agent.pipeline.window import Bounds, micros
-from tests.pipeline.lines import START, heartbeats, line, write
+from agent.pipeline.window import micros
+from tests.pipeline import reports
+from tests.pipeline.lines import START, heartbeats, later, line
+from tests.pipeline.reports import Report
 
 pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
 
 END = 1200.0
+BEGIN: Final = reports.END - END
+"""Of the cases, since that of the window."""
 Span = tuple[float, float, str]
 
 
@@ -186,39 +187,45 @@ CASES = {
     "an agent that tells nothing of itself": Case(tuple(samples(0, 500)), [(0, 500, "running"), (500, END, "unknown")]),
     "cut by the window": Case(
         (
-            line(-50, "started"),
-            *heartbeats(-40, END + 100),
-            line(-50, "backoff"),
-            line(50, "running"),
+            line(-BEGIN - 50, "started", interval=600),
+            *heartbeats(-BEGIN + 500, END + 500, every=600),
+            line(-BEGIN - 50, "backoff"),
+            line(-BEGIN + 50, "running"),
             line(END - 50, "backoff"),
             line(END + 50, "running"),
         ),
-        [(0, 50, "backoff"), (50, END - 50, "running"), (END - 50, END, "backoff")],
+        [(-BEGIN, -BEGIN + 50, "backoff"), (-BEGIN + 50, END - 50, "running"), (END - 50, END, "backoff")],
     ),
 }
 
 
-def grouped(told: dict[str, Any], case: str) -> dict[str, Any]:
-    """One that knows no group is left so."""
-    return told | {"group": case} if told["group"] else told
+def told_by_hand() -> Iterator[dict[str, Any]]:
+    """With upstreams of their own, as links fail together that fail at about the same time and share one. A line that
+    knows no group is left so."""
+    for case, made in CASES.items():
+        for one in made.lines:
+            of_link = {"upstream_cluster": case} if one["link"] else {}
+            yield later(one, BEGIN) | of_link | ({"group": case} if one["group"] else {})
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Span]]:
-    directory = tmp_path_factory.mktemp("export")
-    file = write(directory, *(grouped(one, case) for case, told in CASES.items() for one in told.lines))
-    lines = thinning.thin(parsing.read(spark, [str(file)])).where("why is null").persist()
-    within = Bounds(micros(START), micros(START) + round(END * 1_000_000))
-    placed = thinning.with_lives(lines, thinning.lives(lines, within))
-    links = link_attributes(lines.where("link is not null"))
+def found(told: Report) -> dict[str, list[Span]]:
     spans: dict[str, list[Span]] = {case: [] for case in CASES}
-    for row in intervals(agent_reports(placed, within), links, within).orderBy("group", "start").collect():
-        spans[row["group"]].append(
-            ((row["start"] - within.start) / 1e6, (row["end"] - within.start) / 1e6, row["status"])
-        )
+    begin = micros(START) + round(BEGIN * 1e6)
+    columns = "group", "status", "unix_micros(start) as since", "unix_micros(end) as until"
+    for row in told.table("intervals").selectExpr(*columns).orderBy("group", "since").collect():
+        if row["group"] in CASES:
+            spans[row["group"]].append(((row["since"] - begin) / 1e6, (row["until"] - begin) / 1e6, row["status"]))
     return spans
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_timeline(found: dict[str, list[Span]], case: str) -> None:
-    assert found[case] == CASES[case].spans
+    """Before a link's first line nothing is known of it."""
+    (begin, until, status), *others = CASES[case].spans
+    before: list[Span] = []
+    if status == "unknown":
+        begin = -BEGIN
+    elif begin > -BEGIN:
+        before = [(-BEGIN, begin, "unknown")]
+    assert found[case] == [*before, (begin, until, status), *others]
