@@ -16,9 +16,9 @@ LAG: Final = 45.0
 """A link follows within a second; an agent or a broker that gets no CPU, when it does again."""
 PROVEN: Final = 3
 """Queues of which nothing was in doubt once the faults were over."""
-WITH_FAULTS: Final = 60.0
-WITHOUT: Final = 120.0
-REPEATED_SINCE: Final = 30 + 14 * 6.0 + 40
+WITH_FAULTS: Final = 30.0
+WITHOUT: Final = 80.0
+REPEATED_SINCE: Final = 15 + 14 * 3.0 + 40
 """`after`, 14 times what figures are late (docs/decisions/0068-standby-trim.md), and room for a slow machine: less than
 the whole of it."""
 
