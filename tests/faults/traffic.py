@@ -111,8 +111,8 @@ class Traffic:
         """What was begun and isn't confirmed whole is published first."""
         return self._ends.is_set() or (self._no_more.is_set() and not self._batch)
 
-    @property
-    def _may_go_on(self) -> bool:
+    def _has_some(self) -> bool:
+        """True if there is a batch that may be published now; the next one is begun where there is none."""
         if not self._batch and self._next < self._until and not self._no_more.is_set():
             self._batch = list(range(self._next, self._next + AT_ONCE))
             self._next += AT_ONCE
@@ -126,7 +126,7 @@ class Traffic:
             channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
             exchange = await channel.get_exchange(self._exchange, ensure=False)
             while not self._is_over:
-                if self._may_go_on:
+                if self._has_some():
                     async with asyncio.timeout(CONFIRMED_WITHIN):
                         await asyncio.gather(*(self._publish_one(exchange, number) for number in self._batch))
                     self._batch = []
