@@ -142,19 +142,16 @@ def test_an_agent_with_what_is_written_does_the_same(migrated: MigrationScene) -
 def test_over_tls_at_both_ends(
     between: Callable[[Node, Node], MigrationScene], tls_broker: TlsBroker, strict_tls_broker: TlsBroker
 ) -> None:
-    """AMQP and HTTP: of the source by parameters of its addresses, of the target, with a client's certificate, by
-    `ssl-options`."""
+    """AMQP and HTTP: of the source by `ssl-options`, of the target, with a client's certificate, by parameters of its
+    addresses."""
     migrated = between(tls_broker.node, strict_tls_broker.node)
-    shown = f"{strict_tls_broker.trust}&{strict_tls_broker.show('mover')}"
+    trust, shown = tls_broker.trust, f"{strict_tls_broker.trust}&{strict_tls_broker.show('mover')}"
     migrated.document["source"] = {
-        "uri": tls_broker.amqps(tls_broker.trust),
-        "management": tls_broker.https(tls_broker.trust),
+        "uri": tls_broker.amqps(),
+        "management": tls_broker.https(),
+        "ssl-options": dict([trust.split("=")]),
     }
-    migrated.document["target"] = {
-        "uri": strict_tls_broker.amqps(),
-        "management": strict_tls_broker.https(),
-        "ssl-options": dict(part.split("=") for part in shown.split("&")),
-    }
+    migrated.document["target"] = {"uri": strict_tls_broker.amqps(shown), "management": strict_tls_broker.https(shown)}
     make(migrated)
     fill(migrated, SHOVELLED, numbered(50))
     fill(migrated, [FOLLOWED], numbered(10))
@@ -167,10 +164,8 @@ def test_over_tls_at_both_ends(
         return {each["verdict"] for each in migrated.status()["queues"]}
 
     eventually(lambda: verdicts() == {"empty", "not provable"}, 2 * DEADLINE, what="all but the stream is empty")
-    assert migrated.ran("run", "--write", WRITTEN).status == 2, "an agent's file has no `ssl-options` of its source"
-    migrated.document["target"] = {
-        "uri": strict_tls_broker.amqps(shown), "management": strict_tls_broker.https(shown),
-    }  # fmt: skip
+    assert migrated.ran("run", "--write", WRITTEN).status == 2, "an agent's upstream has no `ssl-options`"
+    migrated.document["source"] = {"uri": tls_broker.amqps(trust), "management": tls_broker.https(trust)}
     migrated.write(queues={r"^rpc\.": "queue-link", r"^(?!rpc\.)": "shovel"})
     assert migrated.ran("run", "--write", WRITTEN).status == 0
     assert migrated.run("copy")["copied"] == {}
