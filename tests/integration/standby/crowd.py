@@ -24,11 +24,8 @@ from tests.lab.waiting import DEADLINE
 EXCHANGES: Final = {"orders": "topic", "news": "fanout", "tasks": "direct", "facts": "topic", "audit": "fanout"}
 """The last one also gets what is published to the first."""
 KEYS: Final = ("a", "b", "c")
-QUEUES: Final = 20
-QUORUM: Final = 1
-"""Which of the queues of an exchange are quorum queues,"""
-UNCONSUMED: Final = 3
-"""and which have no consumers."""
+QUEUES: Final = 30
+QUORUM_EVERY: Final = 5
 BATCH: Final = 6
 PAUSE: Final = 0.2
 APPLIED: Final = 5.0
@@ -93,7 +90,7 @@ class Crowd:
             exchange = tuple(EXCHANGES)[number % len(EXCHANGES)]
             keys = KEYS if EXCHANGES[exchange] == "fanout" or number % 2 else (KEYS[number % len(KEYS)],)
             name = f"q{number:02}"
-            arguments = {"x-queue-type": "quorum"} if number // len(EXCHANGES) == QUORUM else {}
+            arguments = {"x-queue-type": "quorum"} if number // len(EXCHANGES) % QUORUM_EVERY == 1 else {}
             admin.queue(vhost, name, arguments=arguments)
             for key in keys:
                 admin.bind(vhost, exchange, name, key)
@@ -173,8 +170,8 @@ class Crowd:
                 self.fates[queue].entered.add(number)
 
     async def _consume(self, queue: str, number: int) -> None:
-        """One after another."""
-        if number // len(EXCHANGES) == UNCONSUMED:
+        """One after another, of whom each sixth queue has none."""
+        if number // len(EXCHANGES) == len(EXCHANGES):
             return
         while not self._is_over:
             consumer = _Consumer(self._site, queue, self.fates[queue], self._random, self._proxy)

@@ -11,14 +11,19 @@ from agent.migration import copying, standby, switching, trimming
 FASTER = 20
 
 
-def _hurried(settings: StandbySettings) -> TrimRule:
-    rule = trimming.rule_of(settings)
-    return replace(rule, after=rule.after / FASTER, keep=rule.keep / FASTER, late=rule.late / FASTER)
+def hurry(faster: int) -> None:
+    """The times of a trim, and how often it looks."""
+
+    def rule(settings: StandbySettings) -> TrimRule:
+        found = trimming.rule_of(settings)
+        return replace(found, after=found.after / faster, keep=found.keep / faster, late=found.late / faster)
+
+    standby.rule_of = rule  # type: ignore[attr-defined]
+    standby.BETWEEN = 1.0  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    standby.rule_of = _hurried  # type: ignore[attr-defined]
-    standby.BETWEEN = 1.0  # type: ignore[misc]
+    hurry(FASTER)
     copying.BETWEEN = 2.0  # type: ignore[misc]
     switching.FIGURES_LATE, switching.QUIET_FOR = 4.0, 6.0  # type: ignore[misc]
     switching.TOGETHER = 1_000  # type: ignore[misc]

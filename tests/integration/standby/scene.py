@@ -18,6 +18,7 @@ from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 VHOST: Final = "shop"
 HURRIED: Final = "tests.integration.standby.hurried"
+HURRIED_LESS: Final = "tests.integration.standby.hurried_less"
 OLD_FIGURES: Final = 6.0
 """Seconds, hurried: a trim uses no figures of before."""
 IN_STEP_WITHIN: Final = 2 * DEADLINE
