@@ -142,13 +142,13 @@ def test_what_is_too_large_stays_and_the_rest_is_moved(lab: Lab, here: Site, sit
 def test_a_match_passes_the_others_which_keep_their_order(at: Site, kind: str, moves: Moves) -> None:
     queue(at, kind=kind)
     queue(at, NEW, kind=kind)
-    publish(at, OLD, ((body, {"n": int(body) % 3, "eu": int(body) % 2 == 0}) for body in numbered(MANY)))
+    publish(at, OLD, ((body, {"n": int(body) % 3, "eu": int(body) % 2 == 0}) for body in numbered(3_000)))
     account = moves.run(at.uri, "--to-queue", NEW, "--match", "n=1", "--match", "eu=true")
-    assert (account["moved"], account["left"], account["waiting"]) == (200, {"not_chosen": 1_000}, 1_000)
+    assert (account["moved"], account["left"], account["waiting"]) == (500, {"not_chosen": 2_500}, 2_500)
     assert account["counts_deliveries"] is (at.node.release.root.name != "sid"), "4.3 forgives what is returned"
-    chosen = [body for body in numbered(MANY) if int(body) % 6 == 4]
-    assert at.take(200, queue=NEW) == chosen
-    assert at.take(1_000, queue=OLD) == [body for body in numbered(MANY) if body not in set(chosen)]
+    chosen = [body for body in numbered(3_000) if int(body) % 6 == 4]
+    assert at.take(500, queue=NEW) == chosen
+    assert at.take(2_500, queue=OLD) == [body for body in numbered(3_000) if body not in set(chosen)]
 
 
 def test_a_scan_and_a_limit_bound_a_match(here: Site, moves: Moves) -> None:
