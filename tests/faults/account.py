@@ -24,9 +24,10 @@ class Account:
         times = Counter(number for _, number in self.delivered)
         return sum(max(0, count - self.attempts[number]) for number, count in times.items())
 
-    def out_of_order(self, before: float, after: float) -> int:
-        """Among those that came before the fault, and among those that were published after its end."""
-        early = [number for at, number in self._first() if at < before]
+    def out_of_order(self, since: float, before: float, after: float) -> int:
+        """Among those that were published since a time and came before the fault, and among those that were published
+        after its end."""
+        early = [number for at, number in self._first() if self.confirmed.get(number, 0.0) > since and at < before]
         late = [number for _, number in self._first() if self.confirmed.get(number, 0.0) > after]
         return _inversions(early) + _inversions(late)
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.faults import ALL, Fault
+from tests.faults.faults import Series
 from tests.faults.judging import COUNT, LASTS, RELEASE
-from tests.faults.scene import EXCHANGE, Q_OF_USER, Ends, Scene, Tls
+from tests.faults.scene import ALL, EXCHANGE, Q_OF_USER, Ends, Scene, Tls
 from tests.faults.traffic import Traffic
 from tests.integration.federation.conftest import AgentOf, SiteOn, agent_of, site_on
 from tests.lab.certificates import Authority, tls_conf
@@ -41,7 +41,7 @@ def ends(lab: Lab) -> Iterator[Ends]:
 
 
 @pytest.fixture
-def scene(lab: Lab, ends: Ends, site_on: SiteOn, agent_of: AgentOf, fault: Fault) -> Iterator[Scene]:
+def scene(lab: Lab, ends: Ends, site_on: SiteOn, agent_of: AgentOf, series: Series) -> Iterator[Scene]:
     """Both ends behind proxies, of a cluster the first node; users are at its last."""
     up, down = site_on(ends.up[-1]), site_on(ends.down)
     targets = (ends.up[0], down.node, down.node.management_port)
@@ -55,4 +55,4 @@ def scene(lab: Lab, ends: Ends, site_on: SiteOn, agent_of: AgentOf, fault: Fault
         traffic = Traffic(up.uri, EXCHANGE, down.uri, Q_OF_USER, count=COUNT, seconds=LASTS)
         found = Scene(lab, ends, up, down, to_up, to_down, to_management, agent, traffic)
         begun.callback(found.end)
-        yield found.begin(fault.setting)
+        yield found.begin(series.setting)

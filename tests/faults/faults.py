@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import shutil
@@ -10,14 +9,14 @@ import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from tests.faults.scene import UPSTREAM_NAME, Scene, Setting
+from tests.faults.scene import ALL, UPSTREAM_NAME, Scene, Setting
 from tests.faults.traffic import KEY, LONG, until
 from tests.integration.federation.sites import Site
 from tests.lab.certificates import Certificate
@@ -25,13 +24,16 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE
 
-ALL: Final = os.environ.get("FEDERATION_AGENT_FAULTS") == "all"
-BLACKHOLE: Final = 60.0
+BLACKHOLE: Final = 60.0 if ALL else 0.0
+"""At least; it is noticed first."""
+LONG_SILENT: Final = f" for {BLACKHOLE:g} s" if ALL else ""
 NOTICED: Final = 2 * 10 + (12.0 if ALL else 35.0)
 """Two heartbeats of the default, and until the status is looked at."""
-ALARM: Final = 10.0
+ALARM: Final = 10.0 if ALL else 3.0
 THROTTLED: Final = 50 * 1024
-GONE_FOR: Final = 5.0
+GONE_FOR: Final = 5.0 if ALL else 2.0
+KILLS: Final = 10 if ALL else 3
+CUTS: Final = 50 if ALL else 10
 NONE_FREE: Final = 3  # descriptors: all of them are in use by every process
 USER: Final = "only-of-a-fault"
 PLAIN: Final = Setting()
@@ -52,6 +54,19 @@ class Fault:
     interruptions: int = 1
     may_show: frozenset[str] = frozenset()
     setting: Setting = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Faults that one link meets, one after another; its `setting` is what all of them need."""
+
+    name: str
+    faults: tuple[Fault, ...] = ()
+    setting: Setting = PLAIN
+
+
+def alone(fault: Fault) -> Series:
+    return Series(fault.name, (fault,), fault.setting)
 
 
 def kill_agent(times: int, scene: Scene) -> None:
@@ -87,7 +102,7 @@ def kill(of: Callable[[Scene], Site], scene: Scene) -> None:
 
 
 def cut(of: Callable[[Scene], Proxy], scene: Scene) -> None:
-    for _ in range(50):
+    for _ in range(CUTS):
         of(scene).cut()
         time.sleep(0.2)
 
@@ -96,6 +111,7 @@ def blackhole(of: Callable[[Scene], Proxy], scene: Scene) -> None:
     began = time.monotonic()
     of(scene).blackhole()
     assert until(lambda: scene.is_down, NOTICED), "it isn't noticed within two heartbeats"
+    scene.wait_shown("backoff", "received")
     time.sleep(max(0.0, began + BLACKHOLE - time.monotonic()))
     of(scene).restore()
 
@@ -173,6 +189,11 @@ def own_user(scene: Scene) -> str:
     admin.user(USER, USER)
     admin.permissions(scene.up.vhost, USER)
     return scene.up.node.uri(scene.up.vhost, USER, USER, port=scene.to_up.port)
+
+
+def own_user_by_tls(scene: Scene) -> str:
+    own_user(scene)
+    return by_tls(scene).replace("guest:guest", f"{USER}:{USER}")
 
 
 def take_user(scene: Scene) -> None:
@@ -363,26 +384,33 @@ TAKEN_OVER: Final = frozenset({"standby"})
 FIRST: Final = Fault(
     "the agent is killed, and then both its ways are cut", kill_agent_and_cut, interruptions=3, may_show=TAKEN_OVER
 )
-OF_PROCESSES: Final = (
-    Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10, may_show=TAKEN_OVER),
-    Fault("the agent is stopped under load and started again", stop_agent, interruptions=0),
+KILLED: Final = Fault(
+    f"the agent is killed {KILLS} times", partial(kill_agent, KILLS), interruptions=KILLS, may_show=TAKEN_OVER
+)
+STOPPED: Final = Fault("the agent is stopped under load and started again", stop_agent, interruptions=0)
+OF_BROKERS: Final = (
     Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
     Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream")),
     Fault("the downstream is restarted", partial(restart, downstream), ("backoff", "downstream")),
     Fault("the downstream is killed", partial(kill, downstream), ("backoff", "downstream")),
-    Fault("50 cuts on the way to the upstream", partial(cut, to_upstream), interruptions=50),
-    Fault("50 cuts on the way to the downstream", partial(cut, to_downstream), interruptions=50),
-    Fault("the upstream is silent for 60 s", partial(blackhole, to_upstream), ("backoff", "received")),
-    Fault("the downstream is silent for 60 s", partial(blackhole, to_downstream), ("backoff", "received")),
+)
+OF_WAYS: Final = (
+    Fault(f"{CUTS} cuts on the way to the upstream", partial(cut, to_upstream), interruptions=CUTS),
+    Fault(f"{CUTS} cuts on the way to the downstream", partial(cut, to_downstream), interruptions=CUTS),
+    Fault(f"the upstream is silent{LONG_SILENT}", partial(blackhole, to_upstream), ("backoff", "received")),
+    Fault(f"the downstream is silent{LONG_SILENT}", partial(blackhole, to_downstream), ("backoff", "received")),
     Fault("the way to the upstream is throttled to 50 KiB/s", partial(throttle, to_upstream), runs_on=True),
     Fault("the way to the downstream is throttled to 50 KiB/s", partial(throttle, to_downstream), runs_on=True),
 )
-"""The agent and its brokers end, and the ways between them."""
-OF_OBJECTS: Final = (
+OF_ROOM: Final = (
     Fault("a memory alarm of the upstream", partial(alarm, upstream, *MEMORY), runs_on=True),
     Fault("a memory alarm of the downstream", partial(alarm, downstream, *MEMORY), ("blocked", "memory")),
     Fault("a disk alarm of the upstream", partial(alarm, upstream, *DISK), runs_on=True),
     Fault("a disk alarm of the downstream", partial(alarm, downstream, *DISK), ("blocked", "disk")),
+    Fault("the downstream takes no long messages for a while", lower_message_size, interruptions=2),
+    Fault("the upstream allows four channels", lower_channels),
+)
+OF_OBJECTS: Final = (
     Fault("the upstream queue is deleted", delete_upstream_queue, drains=True),
     Fault("the internal exchange is deleted", delete_internal_exchange, drains=True),
     Fault("the upstream exchange is deleted and made again", delete_upstream_exchange, drains=True),
@@ -392,24 +420,46 @@ OF_OBJECTS: Final = (
         drains=True,
         may_show=frozenset({"removing"}),
     ),
+)
+OF_ACCESS: Final = (
     Fault("permissions upstream are taken and given back", partial(take_permissions, upstream), ("invalid", "")),
     Fault("permissions downstream are taken and given back", partial(take_permissions, downstream), ("invalid", "")),
     Fault("the upstream's vhost is taken and given back", take_vhost, ("invalid", "vhost"), drains=True),
-    Fault(
-        "the upstream's user is taken and given back", take_user, ("invalid", "refused"), setting=Setting(uri=own_user)
-    ),
-    Fault("the upstream's name no longer resolves", lose_name, ("backoff", UPSTREAM_NAME), setting=NAMED),
-    Fault(
-        "the upstream's certificate expires", expire_certificate, ("invalid", "expired"), setting=Setting(uri=by_tls)
-    ),
-    Fault("the clock is stepped", step_clock, setting=Setting(module="tests.faults.stepped_clock")),
-    Fault("the export's disk is full", fill_disk, setting=EXPORTING, runs_on=True),
-    Fault("the downstream takes no long messages for a while", lower_message_size, interruptions=2),
+)
+USER_TAKEN: Final = Fault(
+    "the upstream's user is taken and given back", take_user, ("invalid", "refused"), setting=Setting(uri=own_user)
+)
+EXPIRED: Final = Fault(
+    "the upstream's certificate expires", expire_certificate, ("invalid", "expired"), setting=Setting(uri=by_tls)
+)
+NAME_LOST: Final = Fault("the upstream's name no longer resolves", lose_name, ("backoff", UPSTREAM_NAME), setting=NAMED)
+DISK_FULL: Final = Fault("the export's disk is full", fill_disk, setting=EXPORTING, runs_on=True)
+STEPPED: Final = Fault("the clock is stepped", step_clock, setting=Setting(module="tests.faults.stepped_clock"))
+OF_HTTP: Final = (
     Fault("the HTTP API returns garbage", garble_management, runs_on=True),
     Fault("the HTTP API is away", lose_management, runs_on=True),
     Fault("the HTTP API is slow", slow_management, runs_on=True),
     Fault("the event exchange vanishes", lose_events, runs_on=True),
-    Fault("no file descriptor is left", exhaust_descriptors),
-    Fault("the upstream allows four channels", lower_channels),
+)
+NO_DESCRIPTOR: Final = Fault("no file descriptor is left", exhaust_descriptors)
+
+PROCESSES: Final = (
+    Series("the agent", (STOPPED, KILLED, NO_DESCRIPTOR)),
+    Series("the brokers", OF_BROKERS),
+    Series("the ways between them", OF_WAYS),
+)
+"""The agent and its brokers end, and the ways between them; or the agent has no descriptors."""
+OBJECTS: Final = (
+    Series("room and limits", OF_ROOM),
+    Series("objects", OF_OBJECTS),
+    Series("access", OF_ACCESS),
+    Series("the user and the certificate", (USER_TAKEN, EXPIRED), Setting(uri=own_user_by_tls)),
+    Series("the machine", (NAME_LOST, DISK_FULL), replace(EXPORTING, uri=by_name)),
+    Series("the HTTP API and the clock", (*OF_HTTP, STEPPED), STEPPED.setting),
 )
 """What is there changes: objects, permissions, room, what a machine offers."""
+
+
+def as_asked(series: tuple[Series, ...]) -> tuple[Series, ...]:
+    """`make faults` has a link of its own for each fault."""
+    return tuple(alone(fault) for each in series for fault in each.faults) if ALL else series

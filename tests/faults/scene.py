@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import urllib.error
@@ -21,7 +22,8 @@ from tests.lab.preloaded import COMMAND
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE
 
-PREFETCH: Final = 500
+ALL: Final = os.environ.get("FEDERATION_AGENT_FAULTS") == "all"
+PREFETCH: Final = 500 if ALL else 100
 LOOK_EVERY: Final = 0.2
 UPSTREAM_NAME: Final = "upstream.test"
 
@@ -71,7 +73,7 @@ class Scene:
     agent: Agent
     traffic: Traffic
     seen: list[tuple[str, str]] = field(default_factory=list)
-    """Every status of the link and its error, as the API showed it."""
+    """Every status of the link and its error, as the API showed it since the last fault."""
     _ends: threading.Event = field(default_factory=threading.Event)
     _watching: threading.Thread | None = None
     _module: str = COMMAND
@@ -141,6 +143,10 @@ class Scene:
     def is_down(self) -> bool:
         """That it isn't known is something else."""
         return self.link().get("status") in {"backoff", "starting"}
+
+    def forget_seen(self) -> None:
+        """All but what the link is now."""
+        del self.seen[:-1]
 
     def wait_shown(self, status: str, words: str = "") -> None:
         """Until the link has shown this, at some time."""

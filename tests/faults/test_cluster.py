@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.faults.faults import Fault
+from tests.faults.faults import Fault, Series, alone
 from tests.faults.judging import FLOWS_AGAIN, RELEASE, put_through
 from tests.faults.scene import Ends, Scene, Setting
 from tests.faults.traffic import until
@@ -77,6 +77,6 @@ def ends(lab: Lab) -> Iterator[Ends]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_node_of_a_cluster(scene: Scene, fault: Fault) -> None:
-    put_through(scene, fault)
+@pytest.mark.parametrize("series", map(alone, FAULTS), ids=lambda series: series.name)
+def test_a_node_of_a_cluster(scene: Scene, series: Series) -> None:
+    put_through(scene, series)

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from tests.bench.process import memory_mib
-from tests.faults.faults import ALL, Fault
-from tests.faults.scene import PREFETCH, Scene, Setting
+from tests.faults.faults import Series
+from tests.faults.scene import ALL, Scene, Setting
 from tests.faults.traffic import until
 from tests.integration.federation.sites import federated
 from tests.integration.shovels.shoveling import ask
@@ -24,11 +24,12 @@ from tests.lab.waiting import eventually
 pytestmark = pytest.mark.thorough
 
 AT_FULL_RATE: Final = 600.0 if ALL else 5.0
-RECONNECTS: Final = 200 if ALL else 10
-RELOADS: Final = 500 if ALL else 10
+RECONNECTS: Final = 200 if ALL else 6
+RELOADS: Final = 500 if ALL else 6
 LINKS: Final = 100
 ROUNDS: Final = 30 if ALL else 2
 """Each makes and removes LINKS within about two seconds."""
+PREFETCH: Final = 500
 LARGE: Final = 2**20
 LARGE_MESSAGES: Final = 150
 SLOWLY: Final = 2 * LARGE
@@ -51,11 +52,13 @@ ONE_MORE: Final = 1
 SETTLES: Final = 90.0
 DEADLINE: Final = 1800 if ALL else 900
 
-NOTHING: Final = Fault("nothing", lambda _: None, setting=Setting(module="tests.faults.counting_agent"))
+NOTHING: Final = Series(
+    "nothing", setting=Setting(module="tests.faults.counting_agent", upstream={"prefetch-count": PREFETCH})
+)
 
 
 @pytest.fixture
-def fault() -> Fault:
+def series() -> Series:
     return NOTHING
 
 
@@ -141,7 +144,7 @@ def test_reconnects(scene: Scene) -> None:
         (scene.to_down if number % 2 else scene.to_up).cut()
         assert until(lambda: scene.is_running, SETTLES), scene.link()
 
-    scene.traffic.start()
+    scene.traffic.part().start()
     repeat(scene, RECONNECTS, once)
 
 
@@ -154,7 +157,7 @@ def test_reloads(scene: Scene) -> None:
         configure(scene, prefetch=PREFETCH - 1 - number % 2)
         eventually(lambda: scene.link().get("since") != since and scene.is_running, what="it runs again")
 
-    scene.traffic.start()
+    scene.traffic.part().start()
     repeat(scene, RELOADS, once)
 
 
@@ -180,13 +183,12 @@ def linked(scene: Scene) -> int:
 @pytest.mark.timeout(600 + 2 * AT_FULL_RATE)
 def test_traffic_at_full_rate_with_faults(scene: Scene) -> None:
     """A cut every three seconds of the way that follows next."""
-    scene.traffic.hurry()
 
     def once(number: int) -> None:
         (scene.to_down if number % 2 else scene.to_up).cut()
         time.sleep(3)
 
-    scene.traffic.start()
+    scene.traffic.hurry().start()
     repeat(scene, int(AT_FULL_RATE / 3) + 2, once, each=0)
     scene.traffic.finish()
     assert until(lambda: scene.traffic.is_delivered, SETTLES), f"{len(scene.traffic.account.missing)} are missing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.faults import FIRST, Fault
+from tests.faults.faults import FIRST, Series, alone
 from tests.faults.judging import put_through
 from tests.faults.scene import Ends, Scene
 from tests.lab.node import Node
@@ -16,9 +16,9 @@ def ends(broker: Node, second_broker: Node) -> Ends:
 
 
 @pytest.fixture
-def fault() -> Fault:
-    return FIRST
+def series() -> Series:
+    return alone(FIRST)
 
 
-def test_an_agent_that_is_killed_and_cut_off_loses_nothing(scene: Scene, fault: Fault) -> None:
-    put_through(scene, fault)
+def test_an_agent_that_is_killed_and_cut_off_loses_nothing(scene: Scene, series: Series) -> None:
+    put_through(scene, series)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.faults import OF_PROCESSES, Fault
+from tests.faults.faults import PROCESSES, Series, as_asked
 from tests.faults.judging import put_through
 from tests.faults.scene import Scene
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("fault", OF_PROCESSES, ids=lambda fault: fault.name)
-def test_what_ends_in_the_midst_of_traffic(scene: Scene, fault: Fault) -> None:
-    put_through(scene, fault)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("series", as_asked(PROCESSES), ids=lambda series: series.name)
+def test_what_ends_in_the_midst_of_traffic(scene: Scene, series: Series) -> None:
+    put_through(scene, series)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
 from typing import Final
 
 import aio_pika
@@ -27,14 +26,15 @@ LONG_EVERY: Final = 100
 
 
 class Traffic:
-    """Numbered messages to an exchange, and whatever comes out of a queue, until `stop`."""
+    """Numbered messages to an exchange, `count` of them in so many seconds for each `part`, and whatever comes out of a
+    queue, until `stop`."""
 
     def __init__(self, source: str, exchange: str, destination: str, queue: str, *, count: int, seconds: float) -> None:
         self.account = Account()
         self._source, self._exchange = source, exchange
         self._destination, self._queue = destination, queue
         self._count, self._pause = count, AT_ONCE * seconds / count
-        self._numbers: Iterator[int] = iter(range(count))
+        self._next, self._until = 0, 0.0
         self._batch: list[int] = []
         self._no_more = threading.Event()
         self._ends = threading.Event()
@@ -53,19 +53,22 @@ class Traffic:
             thread.start()
         return self
 
-    def hurry(self) -> None:
+    def part(self) -> Traffic:
+        """So many messages more, of which it keeps the last ones until it may `end`."""
+        self._may_end.clear()
+        self._until += self._count
+        return self
+
+    def hurry(self) -> Traffic:
         """Before it starts: as fast as confirms come, until `finish`."""
-        self._numbers, self._pause = itertools.count(), 0.0
+        self._until, self._pause = math.inf, 0.0
+        return self
 
     def finish(self) -> None:
         """Publishes nothing new, and waits until what it began is confirmed."""
         self._no_more.set()
         self._threads[0].join(DEADLINE)
         assert not self._threads[0].is_alive()
-
-    def keep_some(self) -> None:
-        """Before it starts: keeps its last messages until it may `end`."""
-        self._may_end.clear()
 
     def end(self) -> None:
         self._may_end.set()
@@ -84,7 +87,7 @@ class Traffic:
 
     @property
     def is_published(self) -> bool:
-        return len(self.account.confirmed) == self._count
+        return len(self.account.confirmed) == self._until
 
     @property
     def is_delivered(self) -> bool:
@@ -98,16 +101,23 @@ class Traffic:
             assert not thread.is_alive()
 
     async def _publish(self) -> None:
-        while self._has_next() and not self._ends.is_set():
+        while not self._is_over:
             with suppress(Exception):  # whatever a broker that is broken answers
                 await self._publish_some()
             await asyncio.sleep(AGAIN)
 
-    def _has_next(self) -> bool:
-        """Whether there is a batch to publish, or one that wasn't confirmed whole."""
-        if not self._batch and not self._no_more.is_set():
-            self._batch = list(islice(self._numbers, AT_ONCE))
-        return bool(self._batch)
+    @property
+    def _is_over(self) -> bool:
+        """What was begun and isn't confirmed whole is published first."""
+        return self._ends.is_set() or (self._no_more.is_set() and not self._batch)
+
+    def _has_some(self) -> bool:
+        """True if there is a batch that may be published now; the next one is begun where there is none."""
+        if not self._batch and self._next < self._until and not self._no_more.is_set():
+            self._batch = list(range(self._next, self._next + AT_ONCE))
+            self._next += AT_ONCE
+        is_last = bool(self._batch) and self._batch[-1] + 1 == self._until
+        return bool(self._batch) and self._may_publish.is_set() and (self._may_end.is_set() or not is_last)
 
     async def _publish_some(self) -> None:
         """As long as the connection lasts."""
@@ -115,8 +125,8 @@ class Traffic:
         try:
             channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
             exchange = await channel.get_exchange(self._exchange, ensure=False)
-            while self._has_next() and not self._ends.is_set():
-                if self._may_publish.is_set() and (self._may_end.is_set() or self._count - 1 not in self._batch):
+            while not self._is_over:
+                if self._has_some():
                     async with asyncio.timeout(CONFIRMED_WITHIN):
                         await asyncio.gather(*(self._publish_one(exchange, number) for number in self._batch))
                     self._batch = []

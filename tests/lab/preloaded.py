@@ -63,11 +63,17 @@ class Preloaded:
             return self._fork({"module": module}, arguments, (log, log))
 
     def run(
-        self, arguments: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str], deadline: float
+        self,
+        arguments: Sequence[str | Path],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        deadline: float,
+        module: str = COMMAND,
     ) -> Ran:
-        """Runs the command to its end."""
+        """Runs the command, or another module as a program, to its end."""
         with TemporaryFile() as output, TemporaryFile() as errors:
-            more = {"module": COMMAND, "cwd": str(cwd), "environment": dict(environment)}
+            more = {"module": module, "cwd": str(cwd), "environment": dict(environment)}
             started = self._fork(more, arguments, (output, errors))
             try:
                 status = started.wait(deadline)

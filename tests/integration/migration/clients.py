@@ -41,7 +41,7 @@ class Clients:
             await connection.close()
 
     async def status(self, *arguments: str, status: int = 4) -> dict[str, Any]:
-        return await asyncio.to_thread(self.scene.run, "status", "--apart", "10", *arguments, status=status)
+        return await asyncio.to_thread(self.scene.status, *arguments, status=status)
 
     async def verdict(self, queue: str, *arguments: str, status: int = 4) -> tuple[str, str]:
         found = await self.status(*arguments, status=status)

@@ -14,10 +14,11 @@ import yaml
 from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.preloaded import Ran, Started
+from tests.lab.preloaded import COMMAND, Ran, Started
 from tests.lab.waiting import DEADLINE
 
 FILE: Final = "migration.yaml"
+HURRIED: Final = "tests.integration.migration.hurried"
 SCRATCH: Final = "federation-agent: rehearsal "
 
 
@@ -36,19 +37,23 @@ class MigrationScene:
         self.document["vhosts"] = {self.vhost: selection}
         (self.directory / FILE).write_text(yaml.safe_dump(self.document))
 
-    def run(self, step: str, *arguments: str, status: int = 0) -> dict[str, Any]:
-        ran = self.ran(step, "--format", "json", *arguments)
+    def run(self, step: str, *arguments: str, status: int = 0, module: str = COMMAND) -> dict[str, Any]:
+        ran = self.ran(step, "--format", "json", *arguments, module=module)
         assert ran.status == status, ran
         assert "guest:" not in ran.out + ran.err, "a login is shown"
         found: dict[str, Any] = json.loads(ran.out)
         return found
 
-    def ran(self, step: str, *arguments: str) -> Ran:
+    def ran(self, step: str, *arguments: str, module: str = COMMAND) -> Ran:
         command = ("migrate", step, FILE, *arguments)
-        return self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=2 * DEADLINE)
+        return self.lab.agents.run(command, cwd=self.directory, environment={}, deadline=2 * DEADLINE, module=module)
 
-    def start(self, *arguments: str, output: Path) -> Started:
-        return self.lab.agents.start(["migrate", *arguments, str(self.directory / FILE)], output=output)
+    def status(self, *arguments: str, status: int = 4) -> dict[str, Any]:
+        return self.run("status", *arguments, status=status, module=HURRIED)
+
+    def start(self, *arguments: str, output: Path, module: str = COMMAND) -> Started:
+        command = ["migrate", *arguments, str(self.directory / FILE)]
+        return self.lab.agents.start(command, output=output, module=module)
 
     def fill(self, queues: int = 3) -> None:
         """Exchanges, queues, bindings and a policy of every kind that all releases take."""

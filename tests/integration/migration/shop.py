@@ -26,16 +26,16 @@ T = TypeVar("T")
 ROUTED: Final = tuple(f"x{number}" for number in range(27))
 EXCHANGES: Final = (*ROUTED, "dlx", "ae", "spare")
 QUEUES: Final = (
-    *(f"orders.{number}" for number in range(140)),
-    *(f"mirrored.{number}" for number in range(20)),
-    *(f"quorum.{number}" for number in range(10)),
-    *(f"rpc.{number}" for number in range(28)),
+    *(f"orders.{number}" for number in range(60)),
+    *(f"mirrored.{number}" for number in range(10)),
+    *(f"quorum.{number}" for number in range(6)),
+    *(f"rpc.{number}" for number in range(12)),
     "dead",
     "unrouted",
 )
 BEHIND: Final = ("dead", "unrouted")
 """Dead letters, and what no queue took."""
-DEEP: Final = {"orders.0": 25_000, "orders.1": 20_000, "orders.2": 15_000, "mirrored.0": 5_000, "quorum.0": 5_000}
+DEEP: Final = {"orders.0": 9_000, "orders.1": 7_000, "orders.2": 5_000, "mirrored.0": 3_000, "quorum.0": 3_000}
 SHALLOW: Final = 100
 NOWHERE: Final = 40
 """Of so many messages one is for no queue, and goes by the alternate exchange."""
@@ -230,7 +230,7 @@ class Shop:
             async with asyncio.timeout(DEADLINE):
                 await self._publish_all(channel, waiting)
             waiting.clear()
-            await asyncio.sleep(len(queues) / 40)
+            await asyncio.sleep(len(queues) / 20)
 
     async def _publish_all(self, channel: aio_pika.abc.AbstractChannel, some: list[tuple[str, str, str]]) -> None:
         await asyncio.gather(*(self._publish_one(channel, *each) for each in some))

@@ -11,7 +11,7 @@ import pytest
 
 from agent.migration.copying import HALF_MADE
 from tests.conftest import Borrowed
-from tests.integration.migration.scene import MigrationScene, scene
+from tests.integration.migration.scene import HURRIED, MigrationScene, scene
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.waiting import DEADLINE, eventually, holds_within
@@ -122,9 +122,19 @@ def test_a_rehearsal_leaves_nothing_and_says_what_it_needs(migrated: MigrationSc
     assert "secret-password" not in ran.err + ran.out
 
 
-def test_a_copy_that_is_killed_is_repeated(migrated: MigrationScene, tmp_path: Path) -> None:
-    """However far it came, what it did is found."""
-    migrated.fill(queues := 300)
+def test_what_ends_in_the_middle_is_repeated(migrated: MigrationScene, tmp_path: Path) -> None:
+    """A signal removes the scratch vhost of a rehearsal; what `kill -9` leaves has a name that a later rehearsal knows.
+    What a copy did is found, however far it came."""
+    migrated.fill(queues := 200)
+    for end in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+        process = migrated.start("plan", "--rehearse", output=tmp_path / "out")
+        eventually(migrated.scratches, what="it has a scratch vhost")
+        process.send_signal(end)
+        assert process.wait(DEADLINE) == (-signal.SIGKILL if end is signal.SIGKILL else 130)
+        left = migrated.scratches()
+        for each in left:
+            migrated.target.admin.delete_vhost(each)
+        assert bool(left) is (end is signal.SIGKILL)
     while not killed_in_the_middle(migrated, f"q{queues // 3}", tmp_path / "out"):
         migrated.target.admin.delete_vhost(migrated.vhost)  # it was faster than the test
     copied = migrated.run("copy")
@@ -142,46 +152,32 @@ def killed_in_the_middle(migrated: MigrationScene, queue: str, output: Path) -> 
     return ended == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_a_rehearsal_that_ends_in_the_middle(end: signal.Signals, migrated: MigrationScene, tmp_path: Path) -> None:
-    """A signal removes the scratch vhost; what `kill -9` leaves has a name that a later rehearsal knows."""
-    migrated.fill(300)
-    process = migrated.start("plan", "--rehearse", output=tmp_path / "out")
-    eventually(migrated.scratches, what="it has a scratch vhost")
-    process.send_signal(end)
-    assert process.wait(DEADLINE) == (-signal.SIGKILL if end is signal.SIGKILL else 130)
-    left = migrated.scratches()
-    for each in left:
-        migrated.target.admin.delete_vhost(each)
-    assert bool(left) is (end is signal.SIGKILL)
-
-
 def test_a_copy_follows(migrated: MigrationScene, tmp_path: Path) -> None:
-    process = migrated.start("copy", "--follow", output=tmp_path / "out")
+    process = migrated.start("copy", "--follow", output=tmp_path / "out", module=HURRIED)
     eventually(lambda: migrated.is_there(migrated.target), what="the vhost is copied")
-    names = iter(("later", "much later", "last"))
-
-    def attempt() -> float:
-        migrated.source.admin.queue(migrated.vhost, name := next(names))
-        begun = time.monotonic()
-        eventually(lambda: migrated.has(migrated.target, "queues", name), what="a queue is copied")
-        return time.monotonic() - begun
-
-    holds_within(FOLLOWS, attempt)
+    migrated.source.admin.queue(migrated.vhost, "later")
+    eventually(lambda: migrated.has(migrated.target, "queues", "later"), what="a queue is copied")
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE) == 0
 
 
 @pytest.mark.thorough
-def test_a_copy_follows_through_a_restart_of_the_source(
+def test_a_copy_follows_in_time_and_through_a_restart_of_the_source(
     lab: Lab, tmp_path: Path, borrowed: Borrowed, second_broker: Node, vhost: str
 ) -> None:
     source = borrowed()
     with scene(lab, tmp_path, f"followed {vhost}", (source, second_broker)) as migrated:
         process = migrated.start("copy", "--follow", output=tmp_path / "out")
         eventually(lambda: migrated.is_there(second_broker), what="the vhost is copied")
-        source.admin.queue(migrated.vhost, "later")
-        eventually(lambda: migrated.has(second_broker, "queues", "later"), what="a queue is copied")
+        names = iter(("later", "much later", "last"))
+
+        def attempt() -> float:
+            source.admin.queue(migrated.vhost, name := next(names))
+            begun = time.monotonic()
+            eventually(lambda: migrated.has(second_broker, "queues", name), what="a queue is copied")
+            return time.monotonic() - begun
+
+        holds_within(FOLLOWS, attempt)
         source.stop()
         eventually(lambda: "source" in (tmp_path / "out").read_text(), what="the source is missed")
         source.start()

@@ -21,7 +21,6 @@ from tests.lab.waiting import DEADLINE, eventually
 
 OLD: Final = "old"
 NEW: Final = "new"
-TYPES: Final = ("classic", "quorum")
 
 
 @dataclass(frozen=True, slots=True)

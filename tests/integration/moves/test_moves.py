@@ -13,15 +13,18 @@ from agent.core.rules.quarantine import LINK, move_command
 from agent.core.rules.quarantine import QUEUE as QUARANTINE
 from tests.integration.federation.conftest import SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.moves.scene import NEW, OLD, TYPES, Moves, fill, publish, queue, waits
+from tests.integration.moves.scene import NEW, OLD, Moves, fill, publish, queue, waits
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import messages, numbered
 from tests.lab.user_program import publish as publish_all
 from tests.lab.waiting import DEADLINE
 
-BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=pytest.mark.versions)]
+SID: Final = pytest.mark.versions
+BROKERS: Final = [pytest.param(None, id="own"), pytest.param("sid", id="sid", marks=SID)]
 LIMIT: Final = 65_536
+MANY: Final = 1_200
+"""More than are in flight."""
 
 
 @pytest.fixture
@@ -31,18 +34,22 @@ def at(broker_on: Callable[..., Node], site_on: SiteOn, request: pytest.FixtureR
 
 
 on_releases = pytest.mark.parametrize("at", BROKERS, indirect=True)
-of_types = pytest.mark.parametrize("kind", TYPES)
 
 
-@on_releases
-@of_types
+def on_releases_with(own: str, sid: str) -> pytest.MarkDecorator:
+    """A queue of either type, on this machine's release and on the newest one."""
+    pairs = [pytest.param(None, own, id=f"own-{own}"), pytest.param("sid", sid, id=f"sid-{sid}", marks=SID)]
+    return pytest.mark.parametrize(("at", "kind"), pairs, indirect=["at"])
+
+
+@on_releases_with("classic", "quorum")
 def test_all_is_moved_in_order_as_it_is(at: Site, kind: str, moves: Moves) -> None:
     queue(at, kind=kind)
     queue(at, NEW, kind=kind)
-    bodies = fill(at, 2_500, headers={"n": 1, "x-death": "mine"})
+    bodies = fill(at, MANY, headers={"n": 1, "x-death": "mine"})
     account = moves.run(at.uri, "--to-queue", NEW)
-    assert (account["there"], account["moved"], account["left"], account["waiting"]) == (2_500, 2_500, {}, 0)
-    found = messages(at.uri, NEW, 2_500)
+    assert (account["there"], account["moved"], account["left"], account["waiting"]) == (MANY, MANY, {}, 0)
+    found = messages(at.uri, NEW, MANY)
     assert [each.body.decode() for each in found] == bodies
     assert {(each.headers["n"], each.headers["x-death"], each.delivery_mode) for each in found} == {(1, "mine", 2)}
     assert moves.run(at.uri, "--to-queue", NEW, status=5)["taken"] == 0
@@ -89,8 +96,7 @@ def test_what_is_refused_stays_in_its_order(at: Site, moves: Moves) -> None:
     assert at.take(13, queue=OLD) == bodies[7:]
 
 
-@on_releases
-@of_types
+@on_releases_with("quorum", "classic")
 def test_what_no_queue_takes_stays(at: Site, kind: str, moves: Moves) -> None:
     """Messages that differ in their headers alone; brokers from 4.0 on return them with others."""
     queue(at, kind=kind)
@@ -109,13 +115,13 @@ def test_a_queue_that_is_deleted_meanwhile_takes_nothing_more(here: Site, moves:
     """All that comes back is left, and the scan ends it."""
     queue(here)
     here.exchange("nowhere", "direct")
-    bodies = fill(here, 3_000)
+    bodies = fill(here, MANY)
     account = moves.run(here.uri, "--to-exchange", "nowhere", "--scan", "100", status=4)
     assert account["moved"] == 0
     assert account["left"]["unroutable"] >= 100
     assert "--scan" in account["notes"][0]
-    waits(here, 3_000)
-    assert here.take(3_000, queue=OLD) == bodies
+    waits(here, MANY)
+    assert here.take(MANY, queue=OLD) == bodies
 
 
 def test_what_is_too_large_stays_and_the_rest_is_moved(lab: Lab, here: Site, site_on: SiteOn, moves: Moves) -> None:
@@ -132,16 +138,14 @@ def test_what_is_too_large_stays_and_the_rest_is_moved(lab: Lab, here: Site, sit
     assert list(dict.fromkeys(arrived)) == [each for each in bodies if len(each) < LIMIT], "some may come twice"
 
 
-@on_releases
-@of_types
+@on_releases_with("quorum", "quorum")
 def test_a_match_passes_the_others_which_keep_their_order(at: Site, kind: str, moves: Moves) -> None:
     queue(at, kind=kind)
     queue(at, NEW, kind=kind)
     publish(at, OLD, ((body, {"n": int(body) % 3, "eu": int(body) % 2 == 0}) for body in numbered(3_000)))
     account = moves.run(at.uri, "--to-queue", NEW, "--match", "n=1", "--match", "eu=true")
     assert (account["moved"], account["left"], account["waiting"]) == (500, {"not_chosen": 2_500}, 2_500)
-    counts = kind == "quorum" and at.node.release.root.name != "sid"
-    assert account["counts_deliveries"] is counts, "4.3 forgives what is returned"
+    assert account["counts_deliveries"] is (at.node.release.root.name != "sid"), "4.3 forgives what is returned"
     chosen = [body for body in numbered(3_000) if int(body) % 6 == 4]
     assert at.take(500, queue=NEW) == chosen
     assert at.take(2_500, queue=OLD) == [body for body in numbered(3_000) if body not in set(chosen)]
@@ -158,8 +162,7 @@ def test_a_scan_and_a_limit_bound_a_match(here: Site, moves: Moves) -> None:
     assert moves.run(here.uri, "--to-queue", NEW, "--match", "n=x", status=5)["left"] == {"not_chosen": 95}
 
 
-@on_releases
-@of_types
+@on_releases_with("quorum", "classic")
 def test_a_dry_run_moves_nothing(at: Site, kind: str, moves: Moves) -> None:
     queue(at, kind=kind)
     queue(at, NEW)

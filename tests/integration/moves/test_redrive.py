@@ -19,12 +19,18 @@ TO_DEAD: Final[dict[str, object]] = {"x-dead-letter-exchange": "", "x-dead-lette
 DEATHS: Final = {"x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"}
 
 
+PAIRS: Final = [
+    pytest.param(None, "quorum", id="own-quorum"),
+    pytest.param("sid", "classic", id="sid-classic", marks=pytest.mark.versions),
+]
+
+
 @pytest.fixture(params=BROKERS)
 def at(broker_on: Callable[..., Node], site_on: SiteOn, request: pytest.FixtureRequest) -> Site:
     return site_on(broker_on(request.param))
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize(("at", "kind"), PAIRS, indirect=["at"])
 def test_each_goes_to_its_exchange_and_key_or_its_queue(at: Site, kind: str, moves: Moves) -> None:
     """Some were published to an exchange and expired, some to a queue and were rejected."""
     queue(at, DEAD, kind=kind)

@@ -20,15 +20,15 @@ def at(broker_on: Callable[..., Node], site_on: SiteOn, request: pytest.FixtureR
     return site_on(broker_on(request.param))
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], [], ["--match", "n=1"]])
-def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(at: Site, options: list[str], moves: Moves) -> None:
+def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(at: Site, moves: Moves) -> None:
     """What stays, or is only looked at, would be deleted with it."""
     at.node.admin.queue(at.vhost, OLD, auto_delete=True)
     queue(at, NEW)
     fill(at, 3)
-    said = moves.refused("--from", at.uri, "--queue", OLD, "--to-queue", NEW, *options, status=4)
-    assert "auto-delete queue" in said
-    waits(at, 3)
+    for options in (("--dry-run",), (), ("--match", "n=1")):
+        said = moves.refused("--from", at.uri, "--queue", OLD, "--to-queue", NEW, *options, status=4)
+        assert "auto-delete queue" in said
+        waits(at, 3)
 
 
 def test_a_queue_whose_name_reads_like_a_refusal_is_moved(at: Site, moves: Moves) -> None:
@@ -39,9 +39,9 @@ def test_a_queue_whose_name_reads_like_a_refusal_is_moved(at: Site, moves: Moves
     assert moves.run(at.uri, "--to-queue", NEW, queue=name)["moved"] == 3
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_a_stream_is_refused(at: Site, options: list[str], moves: Moves) -> None:
+def test_a_stream_is_refused(at: Site, moves: Moves) -> None:
     queue(at, kind="stream")
     queue(at, NEW)
     fill(at, 3)
-    assert "is a stream" in moves.refused("--from", at.uri, "--queue", OLD, "--to-queue", NEW, *options, status=4)
+    for options in (("--dry-run",), ()):
+        assert "is a stream" in moves.refused("--from", at.uri, "--queue", OLD, "--to-queue", NEW, *options, status=4)

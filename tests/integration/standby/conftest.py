@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from agent.core.rules.names import HELD_BACK, PROMOTED, SWITCHED
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, agent_of
 from tests.integration.standby.hour import Hour
@@ -20,17 +21,44 @@ __all__ = ["agent_of"]
 
 SET_TICK: Final = "application:set_env(rabbit, quorum_tick_interval, 1000)."
 UNSET_TICK: Final = "application:unset_env(rabbit, quorum_tick_interval)."
+NOTED: Final = {HELD_BACK, PROMOTED, SWITCHED}
+
+
+@pytest.fixture
+def lent(borrowed: Borrowed) -> Iterator[Callable[[str | None], Node]]:
+    """Brokers of the test's own, as a promotion is noted for a whole cluster; their quorum queues count each second, as
+    the others do. What a standby leaves is removed once its agents are gone, so that the next test gets them."""
+    nodes: list[Node] = []
+
+    def one(release: str | None) -> Node:
+        nodes.append(node := borrowed(release=release))
+        node.eval(SET_TICK)
+        return node
+
+    yield one
+    for node in nodes:
+        if node.alive:
+            clear(node)
+
+
+def clear(node: Node) -> None:
+    node.eval(UNSET_TICK)
+    for vhost in node.admin.get("vhosts"):
+        if vhost["name"] != "/":
+            node.admin.delete_vhost(vhost["name"])
+    for noted in node.admin.get("global-parameters"):
+        if noted["name"] in NOTED:
+            node.admin.delete("global-parameters", noted["name"])
 
 
 @pytest.fixture
 def standby_on(
-    lab: Lab, tmp_path: Path, borrowed: Borrowed, agent_of: AgentOf
+    lab: Lab, tmp_path: Path, lent: Callable[[str | None], Node], agent_of: AgentOf
 ) -> Callable[[str | None, str | None], StandbyScene]:
-    """`standby_on(None, "sid")`: a source of this machine's release, and its standby of another; on brokers of the
-    test's own, as a promotion is noted for a whole cluster."""
+    """`standby_on(None, "sid")`: a source of this machine's release, and its standby of another."""
 
     def made(source_release: str | None, release: str | None) -> StandbyScene:
-        source, here = borrowed(release=source_release), borrowed(release=release)
+        source, here = lent(source_release), lent(release)
         return StandbyScene(lab, tmp_path, source, here, agent_of(here))
 
     return made
@@ -43,13 +71,6 @@ def standby(standby_on: Callable[[str | None, str | None], StandbyScene]) -> Sta
 
 @pytest.fixture
 def hour(standby: StandbyScene, proxy_to: Callable[[Node | int], Proxy]) -> Iterator[Hour]:
-    """Brokers of this test's own, whose quorum queues count each second, as the others do."""
-    nodes = standby.source_node, standby.node
-    for node in nodes:
-        node.eval(SET_TICK)
     found = Hour(standby, proxy_to(standby.source_node), proxy_to(standby.source_node))
     yield found
     found.crowd.lose_source()
-    for node in nodes:
-        if node.alive:
-            node.eval(UNSET_TICK)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.integration.standby.crowd import Accounted, Crowd
-from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED_LESS, VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
@@ -34,7 +34,7 @@ class Hour:
         self.crowd.start()
 
     def start_agent(self) -> None:
-        self.standby.agent.start(HURRIED)
+        self.standby.agent.start(HURRIED_LESS)
 
     def silence(self) -> None:
         self.to_source.blackhole()

@@ -13,11 +13,14 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.preloaded import Started
+from tests.lab.preloaded import Ran, Started
 from tests.lab.waiting import DEADLINE, NeverHappenedError, eventually
 
 VHOST: Final = "shop"
 HURRIED: Final = "tests.integration.standby.hurried"
+HURRIED_LESS: Final = "tests.integration.standby.hurried_less"
+OLD_FIGURES: Final = 6.0
+"""Seconds, hurried: a trim uses no figures of before."""
 IN_STEP_WITHIN: Final = 2 * DEADLINE
 
 
@@ -49,25 +52,29 @@ class StandbyScene:
     def write(self, origin: Mapping[str, Any] = MappingProxyType({}), *, name: str = "", **more: Any) -> None:
         """`origin` is what is unusual about the upstream, `name` that of the agent."""
         source = {"uri": self.source_node.uri("")[: -len("/")], "management": self.source_node.management_uri()}
-        standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "1h"} | more
+        standby = {"of": "origin", "vhosts": {VHOST: None}, "keep": "5h"} | more
         agent = self.agent.settings(**({"name": name} if name else {}))
         self.agent.write(upstreams={"origin": source | dict(origin)}, standby=standby, agent=agent)
 
     def start(self) -> None:
         self.write()
-        self.agent.start()
+        self.agent.start(HURRIED)
+
+    def command(self, *arguments: str, deadline: float = 2 * DEADLINE) -> Ran:
+        return self.lab.agents.run(
+            ("standby", *arguments), cwd=self.agent.directory, environment={}, deadline=deadline, module=HURRIED
+        )
 
     def run(self, *arguments: str, status: int = 0, deadline: float = 2 * DEADLINE) -> dict[str, Any]:
-        command = ("standby", *arguments, "--format", "json")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=deadline)
+        ran = self.command(*arguments, "--format", "json", deadline=deadline)
         assert ran.status == status, ran
         assert "guest" not in ran.out + ran.err
         found: dict[str, Any] = json.loads(ran.out)
         return found
 
-    def refused(self, *arguments: str, deadline: float = 2 * DEADLINE) -> str:
+    def refused(self, *arguments: str) -> str:
         """What a command says that ends with status 4."""
-        ran = self.lab.agents.run(("standby", *arguments), cwd=self.agent.directory, environment={}, deadline=deadline)
+        ran = self.command(*arguments)
         assert ran.status == 4, ran
         assert "guest:" not in ran.out + ran.err
         return ran.out + ran.err
@@ -75,7 +82,7 @@ class StandbyScene:
     def begin_switchover(self) -> Started:
         """As a process of its own, which writes to `switchover`."""
         command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
-        return self.lab.agents.start(command, output=self.switchover)
+        return self.lab.agents.start(command, output=self.switchover, module=HURRIED)
 
     def reverse(self) -> None:
         """The former source follows, without the binding that its link from the former standby would double."""
@@ -83,8 +90,7 @@ class StandbyScene:
         admin, path = self.source_node.admin, ("bindings", VHOST, "e", "orders", "e", "audit")
         [bound] = admin.get(*path)
         admin.delete(*path, bound["properties_key"])
-        command = ("standby", "reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=DEADLINE)
+        ran = self.command("reverse", "-c", "agent.yaml", "--write", "reversed.yaml")
         assert ran.status == 0, ran
         self.agent.write_text((self.agent.directory / "reversed.yaml").read_text()).start(HURRIED)
         self.wait_in_step()
@@ -94,8 +100,7 @@ class StandbyScene:
         return self.directory / "switchover.out"
 
     def status(self) -> dict[str, Any]:
-        command = ("standby", "status", "-c", "agent.yaml", "--format", "json")
-        ran = self.lab.agents.run(command, cwd=self.agent.directory, environment={}, deadline=DEADLINE)
+        ran = self.command("status", "-c", "agent.yaml", "--format", "json")
         return dict(json.loads(ran.out)) if ran.status in {0, 4} and ran.out else {}
 
     def wait_in_step(self) -> dict[str, Any]:

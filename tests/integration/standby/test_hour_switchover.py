@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.standby.hour import Hour
 
+WITH_FAULTS: Final = 30.0
 SWITCHED_WITHIN: Final = 300.0
 
 
@@ -19,7 +20,7 @@ SWITCHED_WITHIN: Final = 300.0
 def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Hour) -> None:
     standby = hour.standby
     hour.begin()
-    hour.lasts(70, hour.to_source.cut, hour.kill_agent, hour.silence)
+    hour.lasts(WITH_FAULTS, hour.to_source.cut, hour.kill_agent, hour.silence)
     hour.crowd.stop()
     standby.wait_in_step()
     ends = time.monotonic() + SWITCHED_WITHIN

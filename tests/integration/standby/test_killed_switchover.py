@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from agent.core.rules.names import PROMOTED, SWITCHED
-from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.preloaded import Started
 from tests.lab.proxy import Proxy
@@ -19,11 +19,12 @@ from tests.lab.user_program import depth
 from tests.lab.waiting import DEADLINE, eventually
 
 QUEUES: Final = {"q1": {}, "q2": {}, "q3": {"x-queue-type": "quorum"}, "q4": {"x-queue-type": "quorum"}}
-CONSUMED: Final = 6_000
-KEPT: Final = 4_000
+CONSUMED: Final = 1_500
+"""More than are taken at a time, hurried."""
+KEPT: Final = 1_500
 IN_FLIGHT: Final = 2_000
-SLOWLY: Final = 300_000
-"""Bytes a second from the source, so that its messages are moved for ten seconds."""
+SLOWLY: Final = 150_000
+"""Bytes a second from the source, so that its messages are moved for some seconds."""
 STEP_WITHIN: Final = 240.0
 
 
@@ -43,7 +44,7 @@ class Killed:
             standby.source_node.admin.queue(VHOST, name, arguments=arguments)
             standby.source.bind(name=name, exchange="orders")
         standby.write({"uri": uri[: -len("/")]})
-        standby.agent.start()
+        standby.agent.start(HURRIED)
         standby.wait_in_step()
         standby.publish(self.all[:CONSUMED])
         for name in QUEUES:

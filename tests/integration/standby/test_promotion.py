@@ -1,4 +1,4 @@
-"""A standby that takes over: once its source is gone, and with its source there, exactly."""
+"""A standby that takes over with its source there, exactly; what keeps it from that; the way back from a failover."""
 
 from __future__ import annotations
 
@@ -9,40 +9,10 @@ from typing import Any
 import aio_pika
 import pytest
 
-from tests.integration.standby.scene import VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE, eventually
-
-
-def _is_bound(standby: StandbyScene) -> bool:
-    found = standby.node.admin.get("exchanges", VHOST, "orders", "bindings", "source")
-    return any(each["destination_type"] == "exchange" and each["destination"] == "audit" for each in found)
-
-
-def test_a_failover_has_all_that_came_and_makes_what_waited(standby: StandbyScene) -> None:
-    standby.fill()
-    standby.start()
-    standby.wait_in_step()
-    standby.publish(map(str, range(10)))
-    standby.wait_depths(orders=(10, 10), audit=(10, 10))
-    standby.source_node.stop()
-    dry = standby.run("promote", "-c", "agent.yaml", "--failover", "--dry-run")
-    assert (dry["promoted"], dry["repeats_at_most"], len(dry["bindings"])) == (False, 20, 1)
-    assert not _is_bound(standby)
-    done = standby.run("promote", "-c", "agent.yaml", "--failover")
-    assert (done["promoted"], done["agent_has_ended"], done["left"]) == (True, True, {})
-    assert _is_bound(standby)
-    standby.here.publish(["new"], exchange="orders")
-    expected = [*map(str, range(10)), "new"]
-    assert standby.here.take(11, queue="orders") == expected
-    assert standby.here.take(11, queue="audit") == expected
-    found = standby.status()
-    assert not found["in_step"]
-    assert "promoted" in found["why_not"][0]
-    again = standby.run("promote", "-c", "agent.yaml", "--failover")
-    assert again["since"] == done["since"]
-    assert (dry["missing"], again["missing"]) == (0, None)
 
 
 @pytest.mark.versions
@@ -54,7 +24,7 @@ def test_the_way_back_from_a_failover(
     source, to_source = standby.source, proxy_to(standby.source_node)
     standby.fill()
     standby.write({"uri": standby.source_node.uri("", port=to_source.port)[: -len("/")]})
-    standby.agent.start()
+    standby.agent.start(HURRIED)
     standby.wait_in_step()
     standby.publish(map(str, range(10)))
     standby.wait_depths(orders=(10, 10), audit=(10, 10))
@@ -84,16 +54,31 @@ def test_the_way_back_from_a_failover(
 
 
 @pytest.mark.versions
-@pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None), ("sid", "sid")])
+@pytest.mark.parametrize(("source_release", "release"), [(None, "sid"), ("sid", None)])
 def test_a_switchover_between_releases(
     standby_on: Callable[[str | None, str | None], StandbyScene], source_release: str | None, release: str | None
 ) -> None:
-    switch_over(standby_on(source_release, release))
-
-
-@pytest.mark.thorough
-def test_a_switchover_loses_and_repeats_nothing(standby: StandbyScene) -> None:
-    switch_over(standby)
+    """It loses and repeats nothing, and can be run again."""
+    standby = standby_on(source_release, release)
+    standby.fill()
+    standby.start()
+    standby.wait_in_step()
+    standby.publish(map(str, range(10)))
+    standby.wait_depths(orders=(10, 10), audit=(10, 10))
+    assert len(standby.source.take(10, queue="audit")) == 10
+    standby.publish(map(str, range(10, 13)))
+    dry = standby.run("promote", "-c", "agent.yaml", "--switchover", "--dry-run")
+    assert (dry["promoted"], dry["moved"] > 0, dry["copies_taken_out"] >= 20) == (False, True, True)
+    done = standby.run("promote", "-c", "agent.yaml", "--switchover")
+    assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
+    standby.source.wait_clean()
+    assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]
+    assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
+    again = asyncio.run(_repeated_beside_a_client(standby))
+    assert (again["promoted"], again["copies_taken_out"]) == (True, 0)
+    assert standby.run("promote", "-c", "agent.yaml", "--failover")["since"] == done["since"]
+    with pytest.raises(AssertionError, match="clients may use it"):
+        standby.run("promote", "-c", "agent.yaml", "--switchover")
 
 
 @pytest.mark.thorough
@@ -130,25 +115,3 @@ async def _repeated_beside_a_client(standby: StandbyScene) -> dict[str, Any]:
 
     async with await aio_pika.connect(standby.here.uri):
         return await asyncio.to_thread(repeat)
-
-
-def switch_over(standby: StandbyScene) -> None:
-    standby.fill()
-    standby.start()
-    standby.wait_in_step()
-    standby.publish(map(str, range(10)))
-    standby.wait_depths(orders=(10, 10), audit=(10, 10))
-    assert len(standby.source.take(10, queue="audit")) == 10
-    standby.publish(map(str, range(10, 13)))
-    dry = standby.run("promote", "-c", "agent.yaml", "--switchover", "--dry-run")
-    assert (dry["promoted"], dry["moved"] > 0, dry["copies_taken_out"] >= 20) == (False, True, True)
-    done = standby.run("promote", "-c", "agent.yaml", "--switchover")
-    assert (done["promoted"], done["moved"], done["inexact"], done["problems"]) == (True, 16, {}, [])
-    standby.source.wait_clean()
-    assert standby.here.take(13, queue="orders") == [str(number) for number in range(13)]
-    assert standby.here.take(3, queue="audit") == ["10", "11", "12"]
-    again = asyncio.run(_repeated_beside_a_client(standby))
-    assert (again["promoted"], again["copies_taken_out"]) == (True, 0)
-    assert standby.run("promote", "-c", "agent.yaml", "--failover")["since"] == done["since"]
-    with pytest.raises(AssertionError, match="clients may use it"):
-        standby.run("promote", "-c", "agent.yaml", "--switchover")

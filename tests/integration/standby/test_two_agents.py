@@ -9,7 +9,7 @@ import pytest
 
 from agent.migration.trimming import OTHER_AGENT
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
+from tests.integration.standby.scene import HURRIED, OLD_FIGURES, VHOST, StandbyScene
 from tests.lab.waiting import eventually
 
 TRIMMED_WITHIN = 240.0
@@ -45,7 +45,7 @@ def test_one_takes_copies_out_and_the_other_goes_on(standby: StandbyScene, agent
     for scene in scenes:
         scene.wait_in_step()
     one, other = eventually(lambda: _in_order(scenes), what="one takes copies out")
-    time.sleep(12)
+    time.sleep(OLD_FIGURES)
     consume(standby)
     wait_trimmed(one)
     assert doubts(other) == {OTHER_AGENT}
