@@ -50,6 +50,14 @@ async def test_it_is_opened_once_with_confirms_right_before_the_first_message() 
     assert names(wire) == ["Channel.Open", "Confirm.Select", "Basic.Publish", "Basic.Publish"]
 
 
+async def test_it_is_opened_before_the_beginning_of_a_large_message() -> None:
+    _, wire, channel, target = await reserved()
+    target.streams(midway=True)
+    await publish(target)
+    assert names(wire) == ["Channel.Open", "Confirm.Select", "Basic.Publish"]
+    assert channel.is_usable
+
+
 @pytest.mark.parametrize("end", ["leave", "close"])
 async def test_one_that_was_never_opened_is_closed_without_a_word_and_its_number_is_free(end: str) -> None:
     connection, wire = await opened()
