@@ -140,12 +140,14 @@ class Consumer:
         """Wait until all that the consumer may have unacknowledged is here, so that nothing is on its way to it; return
         False if that takes too long.
 
-        What a quorum queue has sent to a consumer that is gone goes back, and comes again out of order.
+        What a quorum queue has sent to a consumer that is gone goes back, and comes again out of order. While
+        acknowledgements are withheld, what has come fills the prefetch; those that were sent before, singly past a
+        message that stays, made room for others.
         """
         if not self._options.is_quorum:
             return True
         deadline = self._loop.time() + FULL_PATIENCE
-        while self._source.last_tag - self._target.last_settled < self._window.current:
+        while self._target.confirms.outstanding < self._window.current:
             if self._loop.time() > deadline or not self.is_consuming:
                 return False
             await asyncio.sleep(BETWEEN_LOOKS)  # a hook would cost each message

@@ -416,11 +416,6 @@ class PublishTracker:
         """Settle nothing upstream from now on, so that what isn't settled yet goes back when its channel closes."""
         self._upstream = None
 
-    @property
-    def last_settled(self) -> int:
-        """The delivery up to which everything is settled upstream."""
-        return self.confirms.acknowledged
-
     def acknowledge(self) -> None:
         """Acknowledge upstream what is settled, in one frame for all of it unless something in between is held."""
         if self._moved is not None and not self._moved.done():

@@ -160,11 +160,6 @@ class DeliveryForwarder:
         return self._prepared.kept
 
     @property
-    def last_tag(self) -> int:
-        """The tag of the last delivery that has come."""
-        return self._tag
-
-    @property
     def is_receiving(self) -> bool:
         """True if the last delivery isn't complete."""
         return self._awaits_header or self._missing > 0

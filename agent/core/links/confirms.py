@@ -80,6 +80,11 @@ class Confirms:
         return behind + len(self._singly) + max(0, self._acknowledgeable - self._acknowledged)
 
     @property
+    def outstanding(self) -> int:
+        """The number of deliveries that their source hears nothing of yet: they take places of its prefetch."""
+        return self.in_flight + self.held + self.unacknowledged
+
+    @property
     def oldest_number(self) -> int:
         """The number of the publish that has waited longest for its confirm; the next one if none waits."""
         while self._oldest < self._next_number and self._oldest not in self._tags:

@@ -18,7 +18,7 @@ from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
 from agent.core.model import AckMode
 from agent.errors import BrokerError
-from agent.links.consumer import Consumer
+from agent.links.consumer import BETWEEN_LOOKS, Consumer
 from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.read_limits import Window
 from tests.unit.amqp.wire.link import Link, Sent, calls, feed, turn
@@ -30,6 +30,7 @@ TERMS = Terms("upstream origin", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
 class Scene:
     link: Link
     consumer: Consumer
+    window: Window
 
     @classmethod
     async def made(
@@ -45,7 +46,7 @@ class Scene:
         up.server = server or up.server
         consumer = Consumer(options, window, up=up, out=link.out, source=link.source, target=link.target)
         link.source.on_exhausted = consumer.step
-        return cls(link, consumer)
+        return cls(link, consumer, window)
 
     def asked(self) -> list[str]:
         """Since this was asked last."""
@@ -135,6 +136,28 @@ async def test_nothing_is_asked_on_a_channel_that_is_closed(moment: str) -> None
     scene.consumer.give_back()
     assert scene.asked() == []
     assert not scene.consumer.is_consuming
+
+
+QUORUM = Server("RabbitMQ", "4.3.6", None)
+
+
+async def test_one_of_a_quorum_queue_is_replaced_once_all_has_come_that_it_may_have_unacknowledged() -> None:
+    """Also where one message stays and those behind it are acknowledged singly: others come for them."""
+    scene = await Scene.made(server=QUORUM)
+    await scene.begun()
+    link, prefetch = scene.link, scene.window.current
+    await link.deliver(*(Sent(tag) for tag in range(1, 12)))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await link.answer(methods.BASIC_ACK, delivery_tag=11, multiple=True)
+    assert [dict(method)["delivery_tag"] for method in link.settled()] == [*range(2, 12)]
+    resizing = asyncio.create_task(scene.consumer.resize(5_000))
+    await link.deliver(*(Sent(tag) for tag in range(12, prefetch + 10)))
+    await asyncio.sleep(2 * BETWEEN_LOOKS)
+    assert scene.asked() == []  # one more is on its way
+    await link.deliver(Sent(prefetch + 10))
+    await asyncio.sleep(2 * BETWEEN_LOOKS)
+    assert scene.asked() == ["Basic.Cancel", "Basic.Qos", "Basic.Consume"]
+    await resizing
 
 
 async def test_nothing_is_resized_while_it_is_paused_and_a_pause_in_between_counts() -> None:
