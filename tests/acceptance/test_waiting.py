@@ -95,6 +95,7 @@ def test_probes_are_answered_until_the_file_is_valid(sidecar: Callable[..., Side
             agent.write(text)
             agent.look_again()
         agent.wait(REFUSED, times)
+        assert len(agent.lines(REFUSED)) == times
         assert agent.ask("/livez")[0] == 200
         assert agent.ask("/readyz")[0] == 503
         refused = agent.lines(REFUSED)[-1]
@@ -110,7 +111,7 @@ def test_probes_are_answered_until_the_file_is_valid(sidecar: Callable[..., Side
     agent.write("upstreams: {}")
     agent.look_again()
     agent.wait(REFUSED, 5)
-    *_, before, last = agent.lines(REFUSED)
+    _, _, _, before, last = agent.lines(REFUSED)
     assert "unknown key 'uir'" in before["error"]
     assert "needs the key 'downstream'" in last["error"]
 
