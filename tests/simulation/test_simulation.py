@@ -29,7 +29,7 @@ OTHERS: Final = (
 SAFEGUARDS: Final = {
     "acknowledge_before_confirm": 47,
     "acknowledge_twice": 1,
-    "permit": 67,
+    "permit": 123,
     "token": 1,
     "token_and_exclusive_consumer": 1,
     "settle_before_closing": 15,
@@ -39,7 +39,7 @@ SAFEGUARDS: Final = {
     "remove_canaries": 6,
     "remove_unwanted": 8,
     "single_active_consumer": 24,
-    "retry": 17,
+    "retry": 12,
     "resume_after_an_alarm": 70,
     "give_way": 26,
     "count_only_users": 3,
