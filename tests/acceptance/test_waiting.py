@@ -95,22 +95,23 @@ def test_probes_are_answered_until_the_file_is_valid(sidecar: Callable[..., Side
             agent.write(text)
             agent.look_again()
         agent.wait(REFUSED, times)
+        assert len(agent.lines(REFUSED)) == times
         assert agent.ask("/livez")[0] == 200
         assert agent.ask("/readyz")[0] == 503
         refused = agent.lines(REFUSED)[-1]
         assert (refused["level"], str(agent.path) in refused["error"]) == ("error", True)
         assert agent.ask("/api/overview")[1]["problems"][0] in refused["error"]
-    shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}")
-    assert shown.status == 2
-    assert shown.out.startswith("DOWN: no definitions are in force: ")
-    assert "unknown key 'uir'" in shown.out
 
     agent.write(f"{wrong} # the same error again")
     agent.look_again()
+    shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}")  # long enough for it to be read
+    assert shown.status == 2
+    assert shown.out.startswith("DOWN: no definitions are in force: ")
+    assert "unknown key 'uir'" in shown.out
     agent.write("upstreams: {}")
     agent.look_again()
     agent.wait(REFUSED, 5)
-    *_, before, last = agent.lines(REFUSED)
+    _, _, _, before, last = agent.lines(REFUSED)
     assert "unknown key 'uir'" in before["error"]
     assert "needs the key 'downstream'" in last["error"]
 

@@ -47,7 +47,9 @@ def test_a_hostile_http_api_hurts_no_link(scene: Scene, broker: Node, rows: tupl
         assert {"stopping", "removing"}.isdisjoint(scene.agent.history(*scene.hostile_link)), "its queue was removed"
         assert not scene.agent.logged("unexpected error")
         api.misbehaviour = DRIP
+        asked = len(api.asked)
         scene.agent.signal(signal.SIGHUP)
+        _wait_asked(api, DRIP, asked)
         scene.endure(0.3)  # and it is stopped while the answer drips
 
 
@@ -61,6 +63,7 @@ def _start(scene: Scene, api: HostileApi, upstream: HostileBroker) -> None:
 def _endure(scene: Scene, api: HostileApi, misbehaviour: Misbehaviour) -> None:
     refusals = metric(scene.agent, "federation_agent_config_refusals_total")
     api.misbehaviour = misbehaviour
+    asked = len(api.asked)
     scene.agent.signal(signal.SIGHUP)
     try:
         scene.endure(0.2)
@@ -69,11 +72,17 @@ def _endure(scene: Scene, api: HostileApi, misbehaviour: Misbehaviour) -> None:
             eventually(lambda: _is_shown(scene, shows), what=f"{shows!r} is shown")
             assert metric(scene.agent, "federation_agent_config_reload_success") == 0
             assert metric(scene.agent, "federation_agent_config_refusals_total") != refusals
+        else:
+            _wait_asked(api, misbehaviour, asked)
         scene.endure(0.1)
     finally:
         api.misbehaviour = None
         scene.agent.signal(signal.SIGHUP)
     eventually(lambda: not get(scene.agent, "/api/overview")["problems"], what="nothing of it is left")
+
+
+def _wait_asked(api: HostileApi, misbehaviour: Misbehaviour, before: int) -> None:
+    eventually(lambda: f"/api/{misbehaviour.path}" in api.asked[before:], what=f"{misbehaviour.path} is asked for")
 
 
 def _is_shown(scene: Scene, text: str) -> bool:

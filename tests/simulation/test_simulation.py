@@ -129,11 +129,19 @@ def test_a_safeguard_that_is_rarely_missed_is_missed(forks: Forks, safeguard: st
 
 
 def assert_missed(forks: Forks, safeguard: str, first: int) -> None:
-    without = Seeds(first, 1, FEW_LEASES, safeguard)
-    [found] = forks.run(without)
-    if not found.failed:  # the agent has changed, and so has what a seed does
-        [found] = forks.run(replace(without, first=0, count=2000, seconds=SEARCHED_FOR, until_failure=True))
+    """Where another seed has to be found, it costs much in each run, and nothing tells of it. Now and then
+    `make simulate SEEDS=10000 ARGS=--seeds-of-safeguards` prints the lines that both tables should have."""
+    found = without(forks, safeguard, first, count=2000, seconds=SEARCHED_FOR)
     assert found.failed, f"without {safeguard}, {found.ran} seeds hold"
+
+
+def without(forks: Forks, safeguard: str, first: int, *, count: int, seconds: float) -> Found:
+    """The first seed, or else all up to one that misses the safeguard."""
+    asked = Seeds(first, 1, FEW_LEASES, safeguard)
+    [found] = forks.run(asked)
+    if not found.failed:  # the agent has changed, and so has what a seed does
+        [found] = forks.run(replace(asked, first=0, count=count, seconds=seconds, until_failure=True))
+    return found
 
 
 SOMETIMES: Final = frozenset(

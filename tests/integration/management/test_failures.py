@@ -125,14 +125,14 @@ async def test_a_server_that_never_answers() -> None:
 async def test_the_next_address_is_tried_at_once_and_remembered(lab: Lab, broker: Node) -> None:
     async with stranger(None) as port:
         urls = [f"http://127.0.0.1:{lab.ports.take()}", f"http://127.0.0.1:{port}", broker.management_uri()]
-        async with ManagementClient([parse_http(url) for url in urls], timeout=2) as client:
+        async with ManagementClient([parse_http(url) for url in urls], timeout=4) as client:
             assert (await client.overview())["cluster_name"] == broker.cluster_name
             took: list[float] = []
             for _ in range(3):
                 begun = time.monotonic()
                 assert await client.vhosts()
                 took.append(time.monotonic() - begun)
-            assert min(took) < 1.9, "the silent one isn't asked again"
+            assert min(took) < 3.9, "the silent one isn't asked again"
 
 
 async def test_all_addresses_fail(lab: Lab, broker: Node) -> None:

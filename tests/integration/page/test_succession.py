@@ -46,8 +46,8 @@ def test_a_move_with_what_waits_and_no_verdict(serve: Serve, visit: Open) -> Non
     move(served)
     page = visit(served.url, viewport=PHONE).page
     section = page.locator("#move")
-    expect(page.locator("#standby")).to_be_hidden()
     expect(section.locator("h2")).to_have_text("Move from old")
+    expect(page.locator("#standby")).to_be_hidden()
     expect(section).to_contain_text("3 queues: 2 links run here, 1 doesn't work or is behind")
     expect(section).to_contain_text("1,800 messages wait at the source; 3,000 messages have arrived")
     expect(section).to_contain_text("federation-agent migrate status FILE")

@@ -41,6 +41,7 @@ def test_from_the_downstream(agent_of: AgentOf, here: Site, there: Site, proxy_t
     for agent in (first, second):
         agent.start()
     wait_shared([first, second], 4)
+    proxy.refuse()
     proxy.blackhole()
     wait_all_run([first], 4)
     assert not run_by(second) or stood_still([second]), "what another one runs it no longer runs"
@@ -48,7 +49,7 @@ def test_from_the_downstream(agent_of: AgentOf, here: Site, there: Site, proxy_t
         there.publish(numbered(100), f"src{number}", exchange="")
         assert here.take(100, queue=f"dest{number}") == numbered(100)
     proxy.restore()
-    proxy.cut()
+    proxy.accept()
     wait_shared([first, second], 4)
 
     mine = min(run_by(second))

@@ -16,7 +16,7 @@ from tests.integration.status.asking import url
 from tests.lab.node import Node
 
 SCHEMATHESIS: Final = str(Path(sysconfig.get_path("scripts"), "schemathesis"))
-EXAMPLES: Final = 3
+EXAMPLES: Final = 10
 DEADLINE: Final = 100.0
 
 
