@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +14,13 @@ from aio_pika.abc import HeadersType
 from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
+from tests.lab.user_program import numbered
 from tests.lab.waiting import DEADLINE, eventually
 
 X: Final = "fed.x"
 Q: Final = "q"
+BATCH: Final = 50
+PAUSE: Final = 0.01  # seconds between two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,29 @@ class Site:
             return bool(self.node.admin.get("queues", self.vhost, queue).get("messages") == count)
 
         eventually(depth, deadline, what=f"{count} messages in {queue}", ignoring=AdminError)
+
+
+@contextmanager
+def stream(site: Site) -> Iterator[list[str]]:
+    """Publishes all the while; what it has published is known at the end."""
+    published: list[str] = []
+    is_over = threading.Event()
+
+    def publish() -> None:
+        while not is_over.is_set():
+            batch = numbered(BATCH, len(published))
+            site.publish(batch)
+            published.extend(batch)
+            time.sleep(PAUSE)
+
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    try:
+        yield published
+    finally:
+        is_over.set()
+        publishing.join(DEADLINE)
+        assert not publishing.is_alive()
 
 
 def upstreams(*sites: Site, **settings: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def wait_noticing(agent: Agent) -> None:
 
     def notices() -> bool:
         found = [ask(agent, f"/api/links/{each['id']}/bindings")["known"] for each in ask(agent, "/api/links")]
-        return all(known and known["notices_deletions"] for known in found)
+        return bool(found) and all(known and known["notices_deletions"] for known in found)
 
     eventually(notices, what="deletions are noticed")
 

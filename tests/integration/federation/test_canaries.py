@@ -69,6 +69,17 @@ def test_a_re_created_exchange_is_bound_again_within_10_seconds(
     agent.wait_for("running", link(here))
     there.wait_bound(*KEYS)
 
+    def attempt_undeclared() -> float:
+        """Nobody declares it again."""
+        wait_noticing(agent)
+        there.delete_exchange()
+        begun = time.monotonic()
+        there.wait_bound(*KEYS)
+        return time.monotonic() - begun
+
+    for _ in range(2):
+        holds_within(BOUND_WITHIN, attempt_undeclared)
+
 
 def test_one_canary_a_link_which_outlives_the_agent_and_not_the_link(
     agent_of: AgentOf, here: Site, there: Site

@@ -32,19 +32,21 @@ def test_a_link_from_its_first_message_to_the_end_of_its_policy(agent_of: AgentO
     assert here.take(100) == numbered(100)
 
     took: list[float] = []
-    for number in range(5):
+    for number in range(10):
         here.bind(f"k{number}")
         begun = time.monotonic()
         there.wait_bound("a.*", "a.b", *(f"k{each}" for each in range(number + 1)))
         took.append(time.monotonic() - begun)
+        if number >= 4 and min(took) < 1:
+            break
     assert min(took) < 1, f"a look at the HTTP API and the way of a binding, on a busy machine mostly more: {took}"
     here.queue("k0", name="second")
     here.node.admin.bind(here.vhost, X, "further", "k1", to_exchange=True)
     here.node.admin.bind(here.vhost, X, Q, "k1", arguments={"n": 1})
-    there.wait_bound("a.*", "a.b", "k1", *(f"k{number}" for number in range(5)))
+    there.wait_bound("a.*", "a.b", "k1", *(f"k{each}" for each in range(len(took))))
     here.unbind("k0")
-    here.unbind("k4")
-    there.wait_bound("a.*", "a.b", "k1", *(f"k{number}" for number in range(4)))
+    here.unbind(f"k{number}")
+    there.wait_bound("a.*", "a.b", "k1", *(f"k{each}" for each in range(number)))
     here.delete_queue("second")
     here.delete_queue(Q)
     there.wait_bound("k1")
@@ -175,6 +177,8 @@ def test_a_bad_source_changes_nothing_and_stops_no_other(
     finally:
         admin.delete("global-parameters", "federation-agent")  # the name has moved: both links stay as they are
     agent.wait_logged(IN_FORCE, 2)
+    eventually(lambda: link(here, upstream="third") not in agent.links(), what="what only the parameter defined ends")
+    there.wait_bound(exchange="further")
     there.publish(["m"], "l")
     assert here.take(1) == ["m"]
     assert agent.history(*ours) == agent.history(*theirs) == ["running"]

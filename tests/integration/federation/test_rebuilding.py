@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.sites import Site, X, federated, stream
 from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
 from tests.lab.user_program import numbered
-from tests.lab.waiting import DEADLINE, eventually
+from tests.lab.waiting import eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
-BATCH = 50
-PAUSE = 0.01  # seconds between two of them
-
-
-@contextmanager
-def stream(site: Site) -> Iterator[list[str]]:
-    """Publishes all the while; what it has published is known at the end."""
-    published: list[str] = []
-    is_over = threading.Event()
-
-    def publish() -> None:
-        while not is_over.is_set():
-            batch = numbered(BATCH, len(published))
-            site.publish(batch)
-            published.extend(batch)
-            time.sleep(PAUSE)
-
-    publishing = threading.Thread(target=publish)
-    publishing.start()
-    try:
-        yield published
-    finally:
-        is_over.set()
-        publishing.join(DEADLINE)
 
 
 def queue_of(site: Site) -> str:

@@ -221,15 +221,12 @@ def test_links_whose_upstream_is_away_when_they_are_removed(
     agent.write({here.vhost: definition}).start()
     agent.wait_running(2)
 
-    def leave() -> None:
-        proxy.refuse()
-        proxy.cut()
-        agent.wait_for("backoff", *((here.vhost, name, "origin") for name in names))
-        agent.write({}).reload()
-
-    leave()
-    for name in names:
+    proxy.refuse()
+    proxy.cut()
+    agent.wait_for("backoff", *((here.vhost, name, "origin") for name in names))
+    for name in names:  # before the removals begin, which don't wait long
         there.publish(numbered(200), exchange=name)
+    agent.write({}).reload()
     eventually(lambda: {each["status"] for each in ask(agent, "/api/links")} == {"stopping"}, what="both end")
     proxy.blackhole()
     accepted = proxy.accepted  # none more, as long as it refuses
@@ -267,7 +264,8 @@ def test_queues_of_either_type_are_removed_whatever_the_link_says_now_and_other_
 ) -> None:
     """A classic queue counts nobody who fetched a message as a consumer. Brokers close the connection over a condition
     for the deletion of a quorum queue."""
-    types = {"fed.now-quorum": "classic", "fed.now-classic": "quorum", "fed.quorum": "quorum", "fed.stays": "quorum"}
+    types = {"fed.now-quorum": "classic", "fed.now-classic": "quorum", "fed.quorum": "quorum"}
+    types |= {"fed.stays": "quorum", "fed.beside": "classic"}  # one of each upstream goes on
     later = types | {"fed.now-quorum": "quorum", "fed.now-classic": "classic"}
 
     def section(types: Mapping[str, str]) -> dict[str, Any]:
@@ -283,7 +281,7 @@ def test_queues_of_either_type_are_removed_whatever_the_link_says_now_and_other_
     agent = agent_of(here.node)
     agent.cleanup_after = {"empty": 0, "waiting": 1}
     agent.write({here.vhost: section(types)}).start()
-    agent.wait_running(4)
+    agent.wait_running(5)
     there.publish(numbered(3), exchange="fed.quorum")
     assert here.take(3, queue="fed.quorum") == numbered(3)
     agent.write({here.vhost: section(later)}).reload()
@@ -298,15 +296,17 @@ def test_queues_of_either_type_are_removed_whatever_the_link_says_now_and_other_
     there.wait_depth(20, queues["fed.now-quorum"])
 
     del later["fed.now-quorum"]
-    before = agent.history(here.vhost, "fed.stays", "quorum")
     agent.write({here.vhost: section(later)}).reload()
     for name in ("fed.now-classic", "fed.quorum"):
         here.delete_exchange(name)
-    eventually(lambda: queues.keys() & _exchanges_of(there) == {"fed.stays"}, what="the others are removed")
-    agent.wait_running(1)
-    there.publish(numbered(5), exchange="fed.stays")
-    assert here.take(5, queue="fed.stays") == numbered(5)
-    assert agent.history(here.vhost, "fed.stays", "quorum") == before == ["running"]
+    eventually(
+        lambda: queues.keys() & _exchanges_of(there) == {"fed.stays", "fed.beside"}, what="the others are removed"
+    )
+    agent.wait_running(2)
+    for name in ("fed.stays", "fed.beside"):
+        there.publish(numbered(5), exchange=name)
+        assert here.take(5, queue=name) == numbered(5)
+        assert agent.history(here.vhost, name, types[name]) == ["running"]
     assert len(agent.logged("link noted")) == 2
 
 

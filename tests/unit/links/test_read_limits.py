@@ -105,6 +105,13 @@ def moved(link: Link, window: Window, *, messages: int, size: int) -> int | None
     return window.better(link.clock.now)
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(7, None), (None, 4_000)])
+async def test_a_size_that_is_given_stays_whatever_goes_through(asked: int | None, expected: int | None) -> None:
+    link, window = await limited(None, asked=asked)
+    window.round_trip = 1.0
+    assert moved(link, window, messages=1_000, size=100) == expected
+
+
 @pytest.mark.parametrize("asked", [None, 5_000])
 async def test_with_a_rate_limit_no_more_is_sent_ahead_than_a_burst(asked: int | None) -> None:
     link, window = await limited(RateLimit(messages=50), asked=asked)
