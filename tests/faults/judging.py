@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.faults.faults import Fault, Series
 from tests.faults.scene import ALL, PREFETCH, Scene
-from tests.faults.traffic import until
+from tests.faults.traffic import AT_ONCE, until
 from tests.lab.waiting import DEADLINE
 
 COUNT: Final = 20_000 if ALL else 500
@@ -49,7 +49,11 @@ def put_one_through(scene: Scene, fault: Fault) -> None:
     traffic.end()
     assert until(lambda: account.first_after(ended) is not None, FLOWS_AGAIN), scene.link()
     flows = (account.first_after(ended) or ended) - ended
+    if not ALL:
+        traffic.part(3 * AT_ONCE)  # published once it flows, so that there is an order to judge
+        traffic.end()
     assert until(lambda: traffic.is_published and traffic.is_delivered, 2 * DEADLINE), f"{len(account.missing)} missing"
+    assert ALL or any(at > ended + flows for at in account.confirmed.values())
     duplicated = account.duplicated - duplicated
     disorder = account.out_of_order(since, began, ended + flows)
     write_row(fault, scene, flows, duplicated=duplicated, disorder=disorder)

@@ -141,10 +141,11 @@ def configure(scene: Scene, *, prefetch: int = PREFETCH, pattern: str = r"^fed\.
 @pytest.mark.timeout(DEADLINE)
 def test_reconnects(scene: Scene) -> None:
     def once(number: int) -> None:
+        scene.traffic.part()
         (scene.to_down if number % 2 else scene.to_up).cut()
         assert until(lambda: scene.is_running, SETTLES), scene.link()
 
-    scene.traffic.part().start()
+    scene.traffic.start()
     repeat(scene, RECONNECTS, once)
 
 
@@ -153,11 +154,12 @@ def test_reloads(scene: Scene) -> None:
     """Each changes the link."""
 
     def once(number: int) -> None:
+        scene.traffic.part()
         since = scene.link()["since"]
         configure(scene, prefetch=PREFETCH - 1 - number % 2)
         eventually(lambda: scene.link().get("since") != since and scene.is_running, what="it runs again")
 
-    scene.traffic.part().start()
+    scene.traffic.start()
     repeat(scene, RELOADS, once)
 
 

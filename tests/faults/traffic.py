@@ -53,10 +53,11 @@ class Traffic:
             thread.start()
         return self
 
-    def part(self) -> Traffic:
-        """So many messages more, of which it keeps the last ones until it may `end`."""
+    def part(self, count: int = 0) -> Traffic:
+        """So many messages more, or the `count` given, a multiple of AT_ONCE, of which it keeps the last ones until it
+        may `end`."""
         self._may_end.clear()
-        self._until += self._count
+        self._until += count or self._count
         return self
 
     def hurry(self) -> Traffic:

@@ -142,16 +142,14 @@ def test_an_agent_with_what_is_written_does_the_same(migrated: MigrationScene) -
 def test_over_tls_at_both_ends(
     between: Callable[[Node, Node], MigrationScene], tls_broker: TlsBroker, strict_tls_broker: TlsBroker
 ) -> None:
-    """AMQP and HTTP: of the source by `ssl-options`, of the target, with a client's certificate, by parameters of its
+    """AMQP and HTTP, of the target with a client's certificate: by `ssl-options`, and for an agent by parameters of the
     addresses."""
     migrated = between(tls_broker.node, strict_tls_broker.node)
     trust, shown = tls_broker.trust, f"{strict_tls_broker.trust}&{strict_tls_broker.show('mover')}"
-    migrated.document["source"] = {
-        "uri": tls_broker.amqps(),
-        "management": tls_broker.https(),
-        "ssl-options": dict([trust.split("=")]),
-    }
-    migrated.document["target"] = {"uri": strict_tls_broker.amqps(shown), "management": strict_tls_broker.https(shown)}
+    ends = (("source", tls_broker, trust), ("target", strict_tls_broker, shown))
+    for end, each, query in ends:
+        options = dict(part.split("=") for part in query.split("&"))
+        migrated.document[end] = {"uri": each.amqps(), "management": each.https(), "ssl-options": options}
     make(migrated)
     fill(migrated, SHOVELLED, numbered(50))
     fill(migrated, [FOLLOWED], numbered(10))
@@ -165,7 +163,8 @@ def test_over_tls_at_both_ends(
 
     eventually(lambda: verdicts() == {"empty", "not provable"}, 2 * DEADLINE, what="all but the stream is empty")
     assert migrated.ran("run", "--write", WRITTEN).status == 2, "an agent's upstream has no `ssl-options`"
-    migrated.document["source"] = {"uri": tls_broker.amqps(trust), "management": tls_broker.https(trust)}
+    for end, each, query in ends:
+        migrated.document[end] = {"uri": each.amqps(query), "management": each.https(query)}
     migrated.write(queues={r"^rpc\.": "queue-link", r"^(?!rpc\.)": "shovel"})
     assert migrated.ran("run", "--write", WRITTEN).status == 0
     assert migrated.run("copy")["copied"] == {}

@@ -157,6 +157,7 @@ def test_a_scan_and_a_limit_bound_a_match(here: Site, moves: Moves) -> None:
     publish(here, OLD, ((body, {"n": int(body) % 10}) for body in numbered(100)))
     account = moves.run(here.uri, "--to-queue", NEW, "--match", "n=9", "--scan", "30", status=4)
     assert (account["moved"], account["left"]) == (3, {"not_chosen": 30})
+    assert account["counts_deliveries"] is False, "a classic queue doesn't"
     assert moves.run(here.uri, "--to-queue", NEW, "--match", "n=9", "--limit", "2")["moved"] == 2
     assert here.take(5, queue=NEW) == numbered(100)[9:50:10]
     assert moves.run(here.uri, "--to-queue", NEW, "--match", "n=x", status=5)["left"] == {"not_chosen": 95}

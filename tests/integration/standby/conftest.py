@@ -54,14 +54,19 @@ def clear(node: Node) -> None:
 @pytest.fixture
 def standby_on(
     lab: Lab, tmp_path: Path, lent: Callable[[str | None], Node], agent_of: AgentOf
-) -> Callable[[str | None, str | None], StandbyScene]:
-    """`standby_on(None, "sid")`: a source of this machine's release, and its standby of another."""
+) -> Iterator[Callable[[str | None, str | None], StandbyScene]]:
+    """`standby_on(None, "sid")`: a source of this machine's release, and its standby of another. Its switchovers end
+    with the test, before its brokers are those of others."""
+    scenes: list[StandbyScene] = []
 
     def made(source_release: str | None, release: str | None) -> StandbyScene:
         source, here = lent(source_release), lent(release)
-        return StandbyScene(lab, tmp_path, source, here, agent_of(here))
+        scenes.append(found := StandbyScene(lab, tmp_path, source, here, agent_of(here)))
+        return found
 
-    return made
+    yield made
+    for each in scenes:
+        each.end_switchovers()
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,6 +32,7 @@ class StandbyScene:
     source_node: Node
     node: Node
     agent: Agent
+    _begun: list[Started] = field(default_factory=list)
 
     @property
     def source(self) -> Site:
@@ -79,10 +81,17 @@ class StandbyScene:
         assert "guest:" not in ran.out + ran.err
         return ran.out + ran.err
 
-    def begin_switchover(self) -> Started:
+    def begin_switchover(self, module: str = HURRIED) -> Started:
         """As a process of its own, which writes to `switchover`."""
         command = ("standby", "promote", "-c", str(self.agent.path), "--switchover", "--format", "json")
-        return self.lab.agents.start(command, output=self.switchover, module=HURRIED)
+        self._begun.append(started := self.lab.agents.start(command, output=self.switchover, module=module))
+        return started
+
+    def end_switchovers(self) -> None:
+        """What still runs of them is killed."""
+        for started in self._begun:
+            started.send_signal(signal.SIGKILL)
+            started.wait(DEADLINE)
 
     def reverse(self) -> None:
         """The former source follows, without the binding that its link from the former standby would double."""

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from tests.integration.standby.hour import Hour
+from tests.lab.preloaded import COMMAND
 
 WITH_FAULTS: Final = 30.0
 SWITCHED_WITHIN: Final = 300.0
@@ -18,13 +19,14 @@ SWITCHED_WITHIN: Final = 300.0
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_a_switchover_after_an_hour_of_faults_loses_and_repeats_nothing(hour: Hour) -> None:
+    """The command waits as it does for users."""
     standby = hour.standby
     hour.begin()
     hour.lasts(WITH_FAULTS, hour.to_source.cut, hour.kill_agent, hour.silence)
     hour.crowd.stop()
     standby.wait_in_step()
     ends = time.monotonic() + SWITCHED_WITHIN
-    started = standby.begin_switchover()
+    started = standby.begin_switchover(COMMAND)
     while started.poll() is None and time.monotonic() < ends:
         time.sleep(0.2)
     said = standby.switchover.read_text()

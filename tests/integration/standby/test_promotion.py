@@ -9,8 +9,10 @@ from typing import Any
 import aio_pika
 import pytest
 
+from tests.integration.standby.conftest import UNSET_TICK
 from tests.integration.standby.scene import HURRIED, VHOST, StandbyScene
 from tests.lab.node import Node
+from tests.lab.preloaded import COMMAND
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import DEADLINE, eventually
 
@@ -92,20 +94,24 @@ def test_a_vhost_that_never_came_keeps_no_other_from_a_failover(standby: Standby
 
 @pytest.mark.thorough
 def test_one_command_at_a_time_promotes(standby: StandbyScene) -> None:
+    """It waits as it does for users, and its quorum queue counts as late as theirs."""
+    for node in (standby.source_node, standby.node):
+        node.eval(UNSET_TICK)  # a queue keeps what is set when it is declared
     standby.fill()
     standby.start()
     standby.wait_in_step()
     standby.publish(map(str, range(10)))
     standby.wait_depths(orders=(10, 10), audit=(10, 10))
-    running = standby.begin_switchover()
+    assert len(standby.source.take(10, queue="audit")) == 10
+    running = standby.begin_switchover(COMMAND)
     output = standby.switchover
     eventually(lambda: output.exists() and "waiting until nothing moves" in output.read_text(), what="it waits")
     for number, other in enumerate(("--switchover", "--failover"), start=10):
         standby.publish([str(number)])  # it waits anew, however long the others take to start
         assert "another switchover or failover" in standby.refused("promote", "-c", "agent.yaml", other)
     assert running.wait(DEADLINE) == 0, output.read_text()
-    for queue in ("orders", "audit"):
-        assert standby.here.take(12, queue=queue) == [str(number) for number in range(12)]
+    assert standby.here.take(12, queue="orders") == [str(number) for number in range(12)]
+    assert standby.here.take(2, queue="audit") == ["10", "11"]
 
 
 async def _repeated_beside_a_client(standby: StandbyScene) -> dict[str, Any]:

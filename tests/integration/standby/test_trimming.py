@@ -122,7 +122,7 @@ def test_where_the_source_proves_nothing_copies_go_by_their_age(here: Site, ther
     """The source is seen empty, after which they would go within a quarter of a minute."""
 
     async def work() -> None:
-        trimmed = made(there, here, after=1, keep=30)
+        trimmed = made(there, here, after=1, keep=45)
         trimmed.terms = TrimTerms(by_age_only={trimmed.key: "it may come back"})
         await trimmed.look(10)
         here.publish(map(str, range(5)))
