@@ -123,7 +123,7 @@ async def test_a_broker_without_quorum_queues_is_asked_for_a_classic_one(to_quor
     """Whether it closes the channel or the connection; where nothing shows of which type the source is."""
     broker, link = Broker(to_quorum), await Link.made()
     await link.deliver(Sent(1))
-    lane = Lane("link", link.upstream, "q", is_quorum=None, destination=Destination(), opener=broker.connect)
+    lane = Lane("link", link.upstream.inbound, "q", is_quorum=None, destination=Destination(), opener=broker.connect)
     Quarantines(UnexpectedErrors()).capture("broker", link.target, lane).take(captured(1, 1))
     for _ in range(50):
         await broker.answer()
