@@ -19,6 +19,8 @@ SECONDS: Final = 1.0
 COUNT: Final = 50
 PATIENCE: Final = 3  # seconds for an answer
 TAKEN: Final = ("settles_again", "takes_nothing")
+ATTACHING: Final = ("attach_twice", "attach_high", "large_attach", "refuses_with_secrets", "echoes")
+TO_THEM: Final = DESTINATIONS | {name: ANYWHERE[name] for name in ATTACHING}
 QUARANTINE: Final = "federation-agent: quarantine"
 
 
@@ -78,10 +80,11 @@ def test_hostile_sources_hurt_nobody(scene: Scene) -> None:
 
 
 def test_hostile_destinations_hurt_nobody_and_cost_no_message(scene: Scene) -> None:
-    for name in DESTINATIONS:
+    """Those that answer an attach wrongly among them."""
+    for name in TO_THEM:
         scene.victim.queue(name=name).publish(numbered(COUNT), name, exchange="")
-    endure(scene, DESTINATIONS, ten="dest")
-    kept = {name: name for name in DESTINATIONS if name not in TAKEN} | {"takes_nothing": QUARANTINE}
+    endure(scene, TO_THEM, ten="dest")
+    kept = {name: name for name in TO_THEM if name not in TAKEN} | {"takes_nothing": QUARANTINE}
     for name, queue in kept.items():
         eventually(lambda queue=queue: depth(scene.victim.uri, queue) == COUNT, what=f"{name}: all are in {queue}")  # type: ignore[misc]
 

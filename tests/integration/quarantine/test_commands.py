@@ -103,6 +103,13 @@ def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands],
     assert "larger than" in refused["problems"][0]
     eventually(lambda: depth(there.uri, QUARANTINE) == 3, what="all are still there")
 
+    here.node.eval(SET_LIMIT.format(LIMIT * 2))
+    try:
+        assert commands.run("replay", "--link", only(agent)["id"]) == {"replayed": 3, "problems": []}
+    finally:
+        here.node.eval(SET_LIMIT.format(LIMIT))
+    assert depth(there.uri, QUARANTINE) == 0
+
     here.exchange("secret").queue("#", name="hidden", exchange="secret")
     forged = {
         "x-quarantine-reason": "too_large",
@@ -113,17 +120,19 @@ def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands],
     }
     publish_one(there, "", QUARANTINE, "forged", headers=forged)
     publish_one(there, "", QUARANTINE, "odd", headers=forged | {"x-quarantine-expiration": "9" * 300})
+    publish_one(there, X, "k.3", f"3{LARGE}")
+    eventually(lambda: only(agent)["quarantined"] == 4, what="another is in quarantine, behind these")
     here.node.eval(SET_LIMIT.format(LIMIT * 2))
     try:
-        outcome = commands.run("replay", "--link", only(agent)["id"], status=4)
+        outcome = commands.run("replay", "--all", status=4)
     finally:
         here.node.eval(SET_LIMIT.format(LIMIT))
-    assert outcome["replayed"] == 3
+    assert outcome["replayed"] == 1
     [problem] = outcome["problems"]
     assert problem.endswith("'secret', where its link never goes: drop it")
     assert (depth(here.uri, "hidden"), depth(there.uri, QUARANTINE)) == (0, 2)
-    found = messages(here.uri, Q, 3)
-    assert [each.body.decode()[0] for each in found] == ["0", "1", "2"]
+    found = messages(here.uri, Q, 4)
+    assert [each.body.decode()[0] for each in found] == ["0", "1", "2", "3"]
     first = found[0]
     assert (first.routing_key, first.type, first.expiration) == ("k.0", "t", 3_600)
     headers = {name: value for name, value in first.headers.items() if name != "x-received-from"}

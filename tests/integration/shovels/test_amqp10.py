@@ -115,8 +115,10 @@ def test_what_the_destination_refuses_and_what_is_declared(agent_of: AgentOf, he
         wait_error(agent, here, "refused", name=name)
     there.node.admin.delete("policies", there.vhost, "full")
     there.queue("key", name="dest unbound", exchange="x")
-    for name in ("full both", "full to", "unbound", "large"):
+    assert there.take(20, queue="dest large") == numbered(20), "of these none is refused, so their order stays"
+    for name in ("full both", "full to", "unbound"):
         assert sorted(there.take(20, queue=f"dest {name}")) == numbered(20)
+    for name in ("full both", "full to", "unbound", "large"):
         eventually(lambda name=name: depth(sources[name].uri, f"src {name}") == 0, what="all are acknowledged")  # type: ignore[misc]
     eventually(lambda: links_of(agent)["large"]["quarantined"] == 1, what="it is in the quarantine")
     there.publish(numbered(2_980, start=20), "src waiting", exchange="")

@@ -23,7 +23,7 @@ MODES: Final = ("on-confirm", "on-publish", "no-ack")
 FORWARDED: Final = {"dest-add-forward-headers": True, "dest-add-timestamp-header": True}
 TEXTS: Final = {"x-opt-shovelled-by", "x-opt-shovel-type", "x-opt-shovel-name"}
 FEW: Final = 7
-RATE: Final = 40
+RATE: Final = 20
 
 
 def furnished(kind: str, ten: Amqp10, here: Site, *, src: str = "src", dest: str = "dest") -> tuple[Site, Site]:
@@ -72,17 +72,20 @@ def test_messages_pass(agent_of: AgentOf, here: Site, ten: Amqp10, spare: Site) 
     agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
     agent.wait_running(len(defined))
 
-    began = time.monotonic()
-    for (source, src), _ in queues.values():
+    began: dict[str, float] = {}
+    for name, ((source, src), _) in queues.items():  # `limited` is the last, and what comes of it is taken first
+        began[name] = time.monotonic()
         source.publish(later, src, exchange="")
         links = links_of(agent)
-        assert all(links[f"few {kind}"]["in_flight"] <= FEW for kind in ("both", "from"))
-    for name, (_, (destination, dest)) in queues.items():
+        in_flight = [links[f"few {kind}"]["in_flight"] for kind in ("both", "from")]
+        # RabbitMQ 3 gives credit on top of what is on its way from a queue, and may send as much once more.
+        assert max(in_flight) <= (FEW if ten.is_in_core else 2 * FEW), in_flight
+    for name, (_, (destination, dest)) in reversed(queues.items()):
         came = messages(destination.uri, dest, 150)
         assert [each.body.decode() for each in came] == waiting + later, name
         assert not any(each.priority for each in came)  # which aio-pika shows as 0 if it isn't there
-        if name == "limited":  # of a burst, what a second allows at once, and the rest as the limit says
-            assert time.monotonic() - began >= 100 / RATE - 1.2
+        if name == "limited":  # what a second allows at once, what was sent ahead, and the rest as the limit says
+            assert time.monotonic() - began[name] >= 100 / RATE - 3
     assert [links_of(agent)[f"few {kind}"]["prefetch"] for kind in ("both", "from")] == [FEW] * 2
     ten.site.publish(numbered(10), "across", exchange="")
     assert spare.take(10, queue="across") == numbered(10)
@@ -94,13 +97,18 @@ def test_messages_pass(agent_of: AgentOf, here: Site, ten: Amqp10, spare: Site) 
 def test_a_number_of_messages_and_no_more(agent_of: AgentOf, here: Site, ten: Amqp10) -> None:
     """What is taken and not forwarded goes back; none at all with 0, and `never` ends nothing. After a time, too."""
     each = {f"{kind} {mode}": (kind, mode) for kind, mode in product(KINDS, ("on-confirm", "on-publish"))}
-    ended_by_time = ends("both", ten, here) | {"src-delete-after": "never", "src-delete-after-duration": 3}
+    by_time = {
+        "timed": ends("both", ten, here) | {"src-delete-after": "never", "src-delete-after-duration": 3},
+        "later": ends("both", ten, here, src="src later", dest="dest later") | {"src-delete-after-duration": 3_600},
+    }
     furnished("both", ten, here)
+    furnished("both", ten, here, src="src later", dest="dest later")
     found: dict[str, tuple[Site, Site]] = {}
     for name, (kind, _) in each.items():
         found[name] = furnished(kind, ten, here, src=f"src {name}", dest=f"dest {name}")
         found[name][0].publish(numbered(300), f"src {name}", exchange="")
-    ten.site.publish(numbered(10), "src", exchange="")
+    for name in ("src", "src later"):
+        ten.site.publish(numbered(10), name, exchange="")
 
     def moving(word: str, count: int | str) -> dict[str, Any]:
         return {
@@ -113,14 +121,16 @@ def test_a_number_of_messages_and_no_more(agent_of: AgentOf, here: Site, ten: Am
         return [named(here, f"{word} {name}") for name in each]
 
     began = time.monotonic()
-    agent = agent_of(here.node).write({here.vhost: {"shovels": moving("none", 0) | {"timed": ended_by_time}}}).start()
+    agent = agent_of(here.node).write({here.vhost: {"shovels": moving("none", 0) | by_time}}).start()
     agent.wait_for("terminated", *names("none"))
     assert [depth(source.uri, f"src {name}") for name, (source, _) in found.items()] == [300] * len(each)
     agent.wait_for("terminated", named(here, "timed"))
     assert time.monotonic() - began >= 3
     ten.site.publish(numbered(10, start=10), "src", exchange="")
-    assert depth(ten.site.uri, "src") >= 10, "nothing is taken any more"
+    eventually(lambda: depth(ten.site.uri, "src") >= 10, what="what was sent as it ended is back, and nothing is taken")
     assert depth(ten.site.uri, "src") + depth(ten.site.uri, "dest") == 20
+    assert ten.site.take(10, queue="dest later") == numbered(10)
+    assert links_of(agent)["later"]["status"] == "running"
 
     agent.write({here.vhost: {"shovels": moving("some", 100)}})
     agent.wait_for("terminated", *names("some"))

@@ -10,20 +10,21 @@ from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.federation.test_renaming import RENAMED
-from tests.integration.shovels.shoveling import ask, named, shovel, shovels
+from tests.integration.shovels.shoveling import ask, links_of, named, shovel, shovels
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
 
 def test_a_number_of_messages_and_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
     modes = ("on-confirm", "on-publish")
-    for name in (*modes, "timed"):
+    for name in (*modes, "timed", "later"):
         there.queue(name=name).publish(numbered(300), name, exchange="")
     defined = {
         mode: shovel(there, here, src_queue=mode, dest_queue=mode, src_delete_after=100, ack_mode=mode)
         for mode in modes
     }
-    defined["timed"] = shovel(there, here, src_queue="timed", dest_queue="timed", src_delete_after_duration=3)
+    for name, seconds in (("timed", 3), ("later", 3_600)):
+        defined[name] = shovel(there, here, src_queue=name, dest_queue=name, src_delete_after_duration=seconds)
     began = time.monotonic()
     agent = agent_of(here.node).write({here.vhost: {"shovels": defined}}).start()
     agent.wait_for("terminated", *(named(here, name) for name in modes))
@@ -36,6 +37,8 @@ def test_a_number_of_messages_and_a_time(agent_of: AgentOf, here: Site, there: S
     assert there.take(300 - len(came), queue="timed") == numbered(300)[len(came) :]
     there.publish(numbered(10), "timed", exchange="")
     assert depth(there.uri, "timed") == 10, "nothing is taken any more"
+    assert here.take(300, queue="later") == numbered(300)
+    assert links_of(agent)["later"]["status"] == "running"
 
 
 def test_what_was_there_at_the_start_and_nothing_else(agent_of: AgentOf, here: Site, there: Site) -> None:

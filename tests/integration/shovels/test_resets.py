@@ -25,7 +25,7 @@ COUNT: Final = 1_000
 WANTED: Final = 600
 FEED: Final = "feed"
 PART: Final = 50  # is published while a connection is cut
-SLOWLY: Final = 30_000  # bytes in a second, so that all shovels are midway
+SLOWLY: Final = 15_000  # bytes in a second, so that all shovels are midway
 QUORUM: Final = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 MODES: Final[dict[str, dict[str, Any]]] = {
     "on-confirm": {},
@@ -150,7 +150,7 @@ def test_resets_under_all_kinds_of_shovels(
     proxy.throttle(None)
     agent.wait_for("terminated", *(named(here, name) for name in ENDED & each.keys()))
     reconnects = {name: link["reconnects"] for name, link in links_of(agent).items()}
-    assert all(count >= (3 if name in ENDED else RESETS) for name, count in reconnects.items()), reconnects
+    assert all(count >= (1 if name in ENDED else RESETS) for name, count in reconnects.items()), reconnects
     judge_endless({name: each[name] for name in each.keys() - ENDED}, end)
     judge_finished({name: each[name] for name in each.keys() & ENDED})
 
@@ -163,7 +163,9 @@ def judge_endless(each: Mapping[str, Moved], end: str) -> None:
         moved.wait(LAST if name in lossy else fed if name in ONLY_FED else [*numbered(COUNT), *fed])
         moved.wait_left(0)
         log.info("%s, %s: %d came, %d repeated", end, name, len(moved.came), moved.repeated)
-        assert moved.repeated <= (0 if name == "no-ack" else RESETS * PREFETCH), name
+        # RabbitMQ 3 may send twice as many as the prefetch by 1.0: credit comes on top of what is on its way.
+        twice = end == "source" and moved.definition.get("src-protocol") == "amqp10"
+        assert moved.repeated <= (0 if name == "no-ack" else RESETS * PREFETCH * (1 + twice)), name
 
 
 def judge_finished(each: Mapping[str, Moved]) -> None:

@@ -67,6 +67,8 @@ def test_a_limit_is_kept(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent.wait_running(len(defined))
     for name in defined:
         eventually(lambda name=name: limited(agent, name), what="it is shown")  # type: ignore[misc]
+    links, passed = links_of(agent), time.monotonic() - begun
+    assert all(links[name]["forwarded"] <= RATE * (passed + 2) for name in defined if "on-confirm" in name)
     for name in sorted(defined, reverse=True):  # those with acknowledgements first
         assert here.take(4 * RATE, queue=name) == bodies
         if "on-confirm" in name:  # without acknowledgements one read may bring all of them
