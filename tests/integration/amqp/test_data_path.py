@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import Callable
 
@@ -279,6 +280,7 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         memory = Memory()
         for _ in range(count):
             await publish_async(second_broker.uri(), link.name, KEY, [bytes(MIB)])
+            gc.collect()  # what the publisher leaves is no memory of the link
         await until(lambda: up.wire.inbound.is_held, what="reading is held")
         assert down.blocked is not None and told == [down.blocked]
         heard = down.wire.inbound.heard
@@ -287,7 +289,7 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         )
         assert not down.is_closed
         assert link.counts.forwarded == 1
-        assert memory.grown < 40 * MIB
+        assert memory.grown < 20 * MIB
         await asyncio.to_thread(broker.limit_memory, ENOUGH)
         await link.forwarded(1 + count)
         assert told[-1] is None
