@@ -65,9 +65,11 @@ def check_all_flow(here: Site, there: Site, user: User, start: int) -> None:
 
 
 def switch(node: Node, how: str) -> None:
-    """One after the other: of two extensions at once, the HTTP API may lose its listener for good."""
+    """One after the other: of two extensions at once, the HTTP API may lose its listener for good. It may do so over
+    one, too, so it is begun again."""
     for plugins in PLUGINS:
         node.run("rabbitmq-plugins", how, *plugins)
+    node.ctl("eval", "rabbit_mgmt_app:reset_dispatcher([]).")
 
 
 def look_again(agent: Agent, node: Node) -> None:
@@ -111,9 +113,9 @@ def test_links_of_all_kinds_change_over_and_back(
         switch(node, "enable")
         look_again(agent, node)
         agent.wait_for("standby", *links(here))
-        there.publish(after := numbered(100, start=2_100))
         assert user.taken == numbered(200)
     wait_native(here)
+    assert there.publish(after := numbered(100, start=2_100)) == len(after)
     assert here.take(200) == before + after
     with User(here, QUEUE) as user:  # the plugin sees no consumer that was there before it
         check_all_flow(here, there, user, 200)
