@@ -27,7 +27,7 @@ class Confirms:
     """One link's deliveries from arrival to settlement; each is settled exactly once."""
 
     __slots__ = (
-        "_acknowledgeable", "_acknowledged", "_again", "_few", "_held", "_lowest", "_many", "_next_number", "_oldest",
+        "_acknowledgeable", "_again", "_few", "_held", "_lowest", "_many", "_next_number", "_oldest", "_ready",
         "_settled", "_singly", "_spans", "_tags",
     )  # fmt: skip
 
@@ -40,8 +40,8 @@ class Confirms:
         self._lowest = 1  # the lowest delivery tag that isn't settled
         self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or settled (False)
         self._spans: dict[int, int] = {}  # of those that are settled, where there are many: the first -> the one after
-        self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged
-        self._acknowledged = 0
+        self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged, or was
+        self._ready = 0  # how many tags up to that one are to be acknowledged with it
         self._held: set[int] = set()  # to be returned or published again, some time
         self._again: set[int] = set()  # were held, and are published again
         self._singly: list[int] = []  # settled behind one that is held
@@ -63,11 +63,6 @@ class Confirms:
         return len(self._held)
 
     @property
-    def acknowledged(self) -> int:
-        """The delivery up to which acknowledgements were returned by `acknowledge`."""
-        return self._acknowledged
-
-    @property
     def settled(self) -> int:
         """The delivery up to which each is settled."""
         return self._lowest - 1
@@ -76,8 +71,7 @@ class Confirms:
     def unacknowledged(self) -> int:
         """The number of deliveries that are confirmed and not yet returned by `acknowledge`: an earlier one isn't
         settled, or nobody has called it."""
-        behind = sum(self._settled.values())
-        return behind + len(self._singly) + max(0, self._acknowledgeable - self._acknowledged)
+        return sum(self._settled.values()) + len(self._singly) + self._ready
 
     @property
     def outstanding(self) -> int:
@@ -162,10 +156,10 @@ class Confirms:
     def acknowledge(self) -> tuple[list[int], int | None]:
         """The tags to acknowledge now: first some one by one, then one with `multiple`, if any."""
         singly, self._singly = self._singly, []
-        if self._acknowledgeable <= self._acknowledged:
+        if not self._ready:
             return singly, None
-        self._acknowledged = self._acknowledgeable
-        return singly, self._acknowledged
+        self._ready = 0
+        return singly, self._acknowledgeable
 
     def _take(self, number: int, *, multiple: bool) -> dict[int, int]:
         """Removes the publishes that a confirm names; returns their tags by number. A settled number is ignored. 0
@@ -188,6 +182,7 @@ class Confirms:
         if tags[0] != self._lowest or tags[-1] - tags[0] != len(tags) - 1:
             return False
         self._acknowledgeable = tags[-1]
+        self._ready += len(tags)
         self._lowest = tags[-1] + 1
         return True
 
@@ -204,6 +199,7 @@ class Confirms:
         while settled is not None:
             if settled:
                 self._acknowledgeable = self._lowest
+                self._ready += 1
             self._lowest += 1
             while (after := self._spans.pop(self._lowest, None)) is not None:
                 self._lowest = after

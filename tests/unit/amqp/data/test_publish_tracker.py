@@ -109,6 +109,11 @@ class Brokers(RuleBasedStateMachine):
         assert self.link.target.confirms.in_flight == len(self.outstanding)
 
     @invariant()
+    def what_the_upstream_waits_for_is_known(self) -> None:
+        self.settled.hear(self.link)
+        assert self.link.target.confirms.outstanding == len(self.settled.unsettled)
+
+    @invariant()
     def each_that_was_taken_is_accounted_for(self) -> None:
         assert self.link.counts.taken == self.last
         assert unexplained(self.link) == 0
