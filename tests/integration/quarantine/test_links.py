@@ -18,7 +18,7 @@ from tests.integration.shovels.shoveling import links_of, named, shovel
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
-MANY = 200
+MANY = 250
 
 
 def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -109,8 +109,9 @@ def test_of_shovels(agent_of: AgentOf, here: Site, there: Site) -> None:
     assert agent.terminate() == 0
 
 
-def test_many_large_ones_take_little_memory(agent_of: AgentOf, here: Site, there: Site) -> None:
-    """As many as the source sends ahead come at once. What finds no room would go back, and come again later."""
+def test_many_large_ones_take_bounded_memory(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """As many as the source sends ahead come at once. Where the quarantine is slow, they are read after five seconds
+    all the same, and what finds no room then goes back and comes again later."""
     here.exchange()
     there.exchange()
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
@@ -120,5 +121,5 @@ def test_many_large_ones_take_little_memory(agent_of: AgentOf, here: Site, there
     there.publish("x" * 1024 * 1024 for _ in range(MANY))
     eventually(lambda: only(agent)["quarantined"] == MANY, what="all are in quarantine")
     assert depth(there.uri, QUARANTINE) == MANY
-    assert memory_mib(agent.pid, peak=True) <= 150
-    assert only(agent)["error"] is None
+    assert memory_mib(agent.pid, peak=True) <= 230, "the agent itself, and messages of 128 MiB"
+    eventually(lambda: only(agent)["error"] is None, what="nothing is left of those that went back")
