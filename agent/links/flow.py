@@ -276,12 +276,15 @@ class Flow:
         return explained
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False, chooser: Chooser | None = None) -> None:
-        """Open channels on both sides, and begin the consumer, unless it is `paused` from the start. A `chooser` needs
-        a destination that keeps the addresses of deliveries."""
+        """Open the source's channel, and begin the consumer, unless it is `paused` from the start. The destination's
+        channel is opened with the first message: of thousands of links most carry none, and a broker with the HTTP API
+        looks at every channel each few seconds. A `chooser` needs a destination that keeps the addresses of
+        deliveries."""
         with happening_on(Side.DOWNSTREAM):
-            into = self._into = self._down.wire.begin_channel()
+            into = self._into = self._down.wire.reserve_channel()
         out = self._out = self._up.wire.begin_channel()
-        await self._ask_for_confirms(into)
+        if self._options.opens_first:
+            await self._open(into)
         out.on_cancel = self._end_cancelled
         into.losses = out.losses = self._counts.converted_with_loss
         target = self._target = self._window.target = self._made_target(into)
@@ -345,8 +348,9 @@ class Flow:
 
     # While it runs
 
-    async def _ask_for_confirms(self, into: Channel) -> None:
+    async def _open(self, into: Channel) -> None:
         with happening_on(Side.DOWNSTREAM):
+            into.open()
             try:
                 await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
             except ChannelClosedError as error:

@@ -26,6 +26,7 @@ class FlowOptions:
     prefetch is worth another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the
     connection that it reads from, so no other may read from it. `keeps_back`: what
     doesn't get through stays unacknowledged until the flow ends, counts for the limit, and is never tried again.
+    `opens_first`: only the opened channel shows whether the destination takes messages, as with AMQP 1.0.
     """
 
     queue: str
@@ -45,6 +46,7 @@ class FlowOptions:
     remove_headers: tuple[str, ...] = ()
     rate_limit: RateLimit | None = None
     keeps_back: bool = False
+    opens_first: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and (self.limit < 1 or not self.acknowledges):

@@ -45,7 +45,7 @@ class Fragile:
 
 
 async def refuses_confirms(peer: Peer) -> None:
-    """Closes the channel over the first question of a link."""
+    """Closes the channel that a link publishes on."""
     await peer.log_in()
 
     async def close(peer: Peer, channel: int, call: Call) -> None:
@@ -67,9 +67,11 @@ def test_a_downstream_that_refuses_a_channel_is_named_and_counted(
             exchanges={X: {"type": "topic", "upstream-set": "all"}},
             bindings={X: [{"key": "#"}]},
         ).start()
+        agent.wait_for("running", ("/", X, "origin"))
+        there.publish(["the first, which opens the channel"])
         agent.wait_for("backoff", ("/", X, "origin"))
         [link] = get(agent, "/api/links")
-        error = f"downstream 127.0.0.1:{hostile.port}: asking for confirms: NOT_IMPLEMENTED - confirms"
+        error = f"downstream 127.0.0.1:{hostile.port}: NOT_IMPLEMENTED - confirms"
         assert link["error"] == error
         [*_, last] = get(agent, f"/api/links/{link['id']}")["history"]["transitions"]
         assert last["reason"] == "downstream_closed"

@@ -168,7 +168,8 @@ class PublishTracker:
         return self._batches[0][1] if self._batches else None
 
     def streams(self, *, midway: bool) -> None:
-        """Record if the broker has the beginning of a message and waits for the rest."""
+        """Record if the broker has the beginning of a message, with what is written next, and waits for the rest."""
+        self._open()
         self._channel.is_midway = midway
 
     def took(self, count: int) -> None:
@@ -194,9 +195,14 @@ class PublishTracker:
 
     def write(self, data: bytes) -> None:
         """Write frames of publishes, and hold them."""
+        self._open()
         self.outlet.write_soon(data)
         if self.held is not None:
             self.held.written(data)
+
+    def _open(self) -> None:
+        if self._channel.is_reserved:
+            self._channel.open_for_confirms()
 
     def published(self, tags: list[int], size: int, *, came_again: list[int], ways: Ways, rewritten: int) -> None:
         """Record that these deliveries were written, whole and in this order; `came_again` are those that were

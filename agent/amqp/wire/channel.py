@@ -157,12 +157,14 @@ class Writer(Protocol):
 
 class Channel:
     """One channel of a connection. Many requests may be sent before the first response: a broker handles them in order.
-    An error answers the oldest request and closes the channel; later ones were not handled."""
+    An error answers the oldest request and closes the channel; later ones were not handled.
+
+    A reserved channel has a number, and the broker knows nothing of it until `open` is called."""
 
     __slots__ = (
         "_body", "_content", "_demands", "_demands_since", "_is_closing", "_loop", "_missing", "_properties",
-        "_questions", "_writer", "closed", "is_midway", "losses", "number", "on_cancel", "on_confirm", "on_message",
-        "opened", "rejection", "unapplied",
+        "_questions", "_writer", "closed", "is_midway", "is_reserved", "losses", "number", "on_cancel", "on_confirm",
+        "on_message", "opened", "rejection", "unapplied",
     )  # fmt: skip
 
     def __init__(self, writer: Writer, number: int) -> None:
@@ -188,8 +190,19 @@ class Channel:
         self._properties = Properties(0, ())
         self._body = bytearray()
         self._missing = 0
-        # More requests may follow before the response: the broker keeps the order.
+        self.is_reserved = True
+        self.opened: asyncio.Future[Call] = loop.create_future()
+
+    def open(self) -> None:
+        """Ask the broker for the channel. More requests may follow before the response: the broker keeps the order."""
+        self.is_reserved = False
         self.opened = self.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
+
+    def open_for_confirms(self) -> None:
+        """Open the channel, with confirms, before what is published next. If the broker refuses, the channel ends."""
+        self.is_reserved = False
+        self.opened = self.ask_soon(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
+        self.ask_soon(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
 
     @property
     def is_usable(self) -> bool:
@@ -243,6 +256,8 @@ class Channel:
         self._writer.write(frames.content(self.number, properties, body, self._writer.frame_max))
 
     async def close(self) -> None:
+        if self.is_reserved:
+            self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
         if self.closed.done():
             return
         answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=REPLY_SUCCESS, text="done")
@@ -257,6 +272,8 @@ class Channel:
 
     def leave(self) -> None:
         """Close without waiting; the number stays in use until the broker has responded."""
+        if self.is_reserved:
+            self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
         if not self.is_usable:
             return
         try:

@@ -261,6 +261,15 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def begin_channel(self) -> Channel:
         """Begin a channel; the broker has yet to answer its opening."""
+        channel = self.reserve_channel()
+        channel.open()
+        return channel
+
+    def reserve_channel(self) -> Channel:
+        """Keep a number for a channel that is opened when it is needed; raise BrokerError if the connection has ended,
+        as nothing would end the channel then."""
+        if self.closed.done():
+            raise self.closed.result()
         number = self._free_number()
         channel = self._channels[number] = Channel(self, number)
         return channel

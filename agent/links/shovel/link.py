@@ -303,6 +303,7 @@ class ShovelSession(Session[RunnableShovel]):
             quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
             offsets=None if self._place is None else self._place.new_offsets(),
+            opens_first=isinstance(destination, AddressDestination),
         )
 
 
