@@ -276,14 +276,12 @@ class Flow:
         return explained
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False, chooser: Chooser | None = None) -> None:
-        """Open the source's channel, and begin the consumer, unless it is `paused` from the start. The destination's
-        channel is opened with the first message: of thousands of links most carry none, and a broker with the HTTP API
-        looks at every channel each few seconds. A `chooser` needs a destination that keeps the addresses of
-        deliveries."""
+        """Open the channels, and begin the consumer, unless it is `paused` from the start. A `chooser` needs a
+        destination that keeps the addresses of deliveries."""
         with happening_on(Side.DOWNSTREAM):
             into = self._into = self._down.wire.reserve_channel()
         out = self._out = self._up.wire.begin_channel()
-        if self._options.opens_first:
+        if self._opens_first:
             await self._open(into)
         out.on_cancel = self._end_cancelled
         into.losses = out.losses = self._counts.converted_with_loss
@@ -347,6 +345,18 @@ class Flow:
         return target
 
     # While it runs
+
+    @property
+    def _opens_first(self) -> bool:
+        """False if the destination's channel can be opened with the first message: of thousands of links most carry
+        none, and a broker with the HTTP API looks at every channel each few seconds.
+
+        If the broker refuses it, all that was taken has to go back. So nothing is taken before it is open if it was
+        acknowledged by then, if what goes back may be dropped for that, or if nothing may be published now.
+        """
+        options, path = self._options, self._path
+        is_unsafe = options.ack_mode is not AckMode.ON_CONFIRM or path.fruitless > 0
+        return options.opens_first or is_unsafe or self._down.blocked is not None
 
     async def _open(self, into: Channel) -> None:
         with happening_on(Side.DOWNSTREAM):

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
+from agent.amqp.connect import connect
 from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
+from agent.core.addresses.uri import parse
 from agent.core.links import read_limits
+from agent.core.model import AckMode
 from agent.core.rules.hops import Site
+from agent.errors import BrokerError
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions, PathMemory
@@ -53,3 +59,33 @@ async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: No
         for given, taken in ((None, read_limits.CAREFUL), (1_000, read_limits.CAREFUL), (2, 2)):
             options = FlowOptions("q", "link", Destination("x"), prefetch=given, is_quorum=True)
             assert Flow(options, up=both, down=both, counts=Counts(), path=careful, room=Room(0)).prefetch == taken
+
+
+async def test_nothing_is_taken_before_there_is_a_channel_to_publish_on_where_that_could_cost_messages(
+    broker: Node, second_broker: Node, name: Callable[[str], str]
+) -> None:
+    """A refused channel ends the session: what was acknowledged by then would be lost, and what goes back too often is
+    dropped."""
+    called, admin = name("kept"), broker.admin
+    declare(second_broker, called)
+    await publish_async(second_broker.uri(), called, "k", ["kept"])
+    admin.user(called, called)
+    admin.permissions("/", called)
+    admin.put("user-limits", called, "max-channels", body={"value": 0})
+    for ack_mode, path, alarm in (
+        (AckMode.NO_ACK, PathMemory(), None),
+        (AckMode.ON_PUBLISH, PathMemory(), None),
+        (AckMode.ON_CONFIRM, PathMemory(fruitless=1), None),
+        (AckMode.ON_CONFIRM, PathMemory(), "memory"),
+    ):
+        destination = await connect(parse(broker.uri("/", called, called)), where="test", name="test")
+        async with await opened(second_broker) as up, destination as down:
+            down.wire.blocked = alarm
+            options = FlowOptions(called, "link", Destination(called), ack_mode=ack_mode)
+            flow = Flow(options, up=up, down=down, counts=Counts(), path=path, room=Room(0))
+            with pytest.raises(BrokerError, match="limit"):
+                await flow.start(STAMP)
+            await flow.leave()
+    [message] = await messages_async(second_broker.uri(), called, 1)
+    assert (message.body, message.redelivered) == (b"kept", False)
+    admin.delete("users", called)
