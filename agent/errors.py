@@ -134,15 +134,16 @@ UNKNOWN: Final = Failure()
 
 
 class BrokerError(AgentError):
-    """A broker refused a request, or didn't respond. `where` is its address, where that is known, and `what` is the
-    message without it. `side` is set where it is known which of a link's brokers it was."""
+    """A broker refused a request, or didn't respond. `where` is its address and `doing` the request, where these are
+    known, and `what` is the rest of the message: of a refusal the broker's own text. `side` is set where it is known
+    which of a link's brokers it was."""
 
     side: Side | None = None
     facts: Failure | None = None
     """The facts of the error itself; without them, those of the error that it was raised from count."""
 
-    def __init__(self, what: str = "", *, where: str = "", facts: Failure | None = None) -> None:
-        super().__init__(f"{where}: {what}" if where else what)
+    def __init__(self, what: str = "", *, where: str = "", doing: str = "", facts: Failure | None = None) -> None:
+        super().__init__(": ".join(filter(None, (where, doing, what))))
         self.where, self.what = where, what
         if facts is not None:
             self.facts = facts

@@ -277,8 +277,8 @@ async def judge_event_exchange(context: CheckContext) -> AsyncIterator[Finding]:
         failure, fix = error.failure, ""
         if failure.kind is FailureKind.PERMISSION:
             fix = advice(failure.kind, f"the {DOWNSTREAM}", failures=[failure])
-        message = f"{EVENTS!r} can't be looked for in vhost '/', so {effect}: {error}"
-        yield Finding.warning(Topic.EVENTS, DOWNSTREAM, message, fix)
+        message = f"{EVENTS!r} can't be looked for in vhost '/', so {effect}: {error.what}"
+        yield Finding.warning(Topic.EVENTS, error.where or DOWNSTREAM, message, fix)
         return
     if found.presence is Presence.MISSING:
         message = f"exchange {EVENTS!r} is missing in vhost '/': {effect}"

@@ -16,7 +16,7 @@ from agent.amqp.data.quarantined import Capture, Room
 from agent.amqp.data.rewriting import Chooser, Rewriter, with_rules
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
-from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
+from agent.amqp.failures import ACCESS_REFUSED, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
@@ -268,9 +268,9 @@ class Flow:
             error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
             return error
         side = self._down if is_downstream else self._up
-        may_pass = is_consumed_by_another(error.code, str(error)) or blames_message(error)
+        may_pass = is_consumed_by_another(error.code, error.what) or blames_message(error)
         kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
-        explained = kind(f"{side.where}: {one_line(str(error))}")
+        explained = kind(error.what, where=side.where)
         explained.__cause__ = error
         explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
         return explained
@@ -502,7 +502,7 @@ class Flow:
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
         """Remember what the end of the downstream channel shows."""
         error = closed.result()
-        largest = largest_taken(str(error)) if isinstance(error, ChannelClosedError) else None
+        largest = largest_taken(error.what) if isinstance(error, ChannelClosedError) else None
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused(error):
@@ -543,7 +543,7 @@ class Flow:
 
     def _end_broken(self, why: str) -> None:
         if not self._broken.done():
-            error = TransientError(f"{self._down.where}: {why}")
+            error = TransientError(why, where=self._down.where)
             error.side = Side.DOWNSTREAM
             self._broken.set_result(error)
 
@@ -553,5 +553,5 @@ class Flow:
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():
-            reason = f"{self._up.where}: queue {self._options.queue!r} was deleted"
-            self._cancelled.set_result(TransientError(reason))
+            what = f"queue {self._options.queue!r} was deleted"
+            self._cancelled.set_result(TransientError(what, where=self._up.where))

@@ -283,9 +283,8 @@ class WireConnection(asyncio.BufferedProtocol):
         if self.closed.done():
             raise self.closed.result()
         accepted.cancel()
-        raise UnansweredError(
-            f"{self.where}: no answer to {methods.CONNECTION_UPDATE_SECRET.name} within {patience:g} s"
-        )
+        question = methods.CONNECTION_UPDATE_SECRET.name
+        raise UnansweredError(f"no answer to {question} within {patience:g} s", where=self.where)
 
     async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
         """Close the connection in order; requests that still wait get `error`."""
@@ -317,10 +316,8 @@ class WireConnection(asyncio.BufferedProtocol):
             self._last_number = self._last_number % limit + 1
             if self._last_number not in self._channels and self._last_number not in self._abandoned:
                 return self._last_number
-        raise TransientError(
-            f"{self._terms.where}: all {limit} channels of a connection are in use: raise channel_max, of which a link"
-            " needs at least 4"
-        )
+        what = f"all {limit} channels of a connection are in use: raise channel_max, of which a link needs at least 4"
+        raise TransientError(what, where=self.where)
 
     def _tune(self, tune: Call) -> None:
         self.channel_max = lower(self._terms.channel_max, tune["channel_max"])
