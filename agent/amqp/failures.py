@@ -163,6 +163,4 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
             what = f"connection lost: {error}"
         case _:
             what = error.what
-    found = TransientError(what, where=where)
-    found.__cause__, found.side = error, error.side
-    return found
+    return TransientError(what, where=where, cause=error)

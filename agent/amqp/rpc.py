@@ -34,9 +34,7 @@ async def demand(connection: Connection, doing: str, method: Method, answer: Met
 
 def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> BrokerError:
     kind = PermanentError if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError
-    found = kind(error.what, where=connection.where, doing=doing, facts=error.facts)
-    found.side = error.side
-    return found
+    return kind(error.what, where=connection.where, doing=doing, cause=error)
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:

@@ -78,9 +78,7 @@ def address_refused(connection: Connection, terminus: Terminus, answer: ChannelC
         return refusal(connection, doing, answer)
     other = in_other_form(terminus.address, is_source=terminus.is_source, since_4_0=server.shows_queues)
     advised = f": RabbitMQ {server.version} takes {other!r}" if other and server.product == RABBITMQ else ""
-    permanent = PermanentError(f"{answer.what}{advised}", where=connection.where, doing=doing, facts=answer.facts)
-    permanent.__cause__ = answer
-    return permanent
+    return PermanentError(f"{answer.what}{advised}", where=connection.where, doing=doing, cause=answer)
 
 
 def _declares(terminus: Terminus) -> bool:

@@ -261,19 +261,16 @@ class Flow:
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """The error that broke the link, with its side."""
         error = end.result()
-        is_downstream = self._into is not None and end is self._into.closed
         if end is self._broken:
             return error
+        is_downstream = self._into is not None and end is self._into.closed
+        connection, side = (self._down, Side.DOWNSTREAM) if is_downstream else (self._up, Side.UPSTREAM)
         if not isinstance(error, ChannelClosedError):
-            error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
+            error.side = error.side or side
             return error
-        side = self._down if is_downstream else self._up
         may_pass = is_consumed_by_another(error.code, error.what) or blames_message(error)
         kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
-        explained = kind(error.what, where=side.where)
-        explained.__cause__ = error
-        explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
-        return explained
+        return kind(error.what, where=connection.where, side=side, cause=error)
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False, chooser: Chooser | None = None) -> None:
         """Open channels on both sides, and begin the consumer, unless it is `paused` from the start. A `chooser` needs
@@ -543,9 +540,7 @@ class Flow:
 
     def _end_broken(self, why: str) -> None:
         if not self._broken.done():
-            error = TransientError(why, where=self._down.where)
-            error.side = Side.DOWNSTREAM
-            self._broken.set_result(error)
+            self._broken.set_result(TransientError(why, where=self._down.where, side=Side.DOWNSTREAM))
 
     def _end_in_doubt(self) -> None:
         """End the flow because a message was returned that can't be distinguished from others; all of them stay."""

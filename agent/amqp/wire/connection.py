@@ -118,9 +118,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._end(EndOfStreamError("closed by the peer without a word"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        error = EndOfStreamError("the connection was lost")
-        error.__cause__ = exc
-        self._end(error)
+        self._end(EndOfStreamError("the connection was lost", cause=exc))
         if self._timer is not None:  # it holds the buffers for as long as it waits
             self._timer.cancel()
         if not self._gone.done():

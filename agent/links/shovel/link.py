@@ -160,9 +160,8 @@ class ShovelSession(Session[RunnableShovel]):
         cause = error.__cause__
         if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
             return error
-        advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
-        advised.__cause__, advised.side = cause, error.side
-        return advised
+        advised = f"{error.what}: declare it, or name another dest-exchange; the shovel tries again"
+        return TransientError(advised, where=error.where, cause=error)
 
     async def open(self) -> None:
         """Open the session, without a flow if nothing is to be moved any more."""
@@ -392,6 +391,4 @@ def _no_exchange(connection: Connection, exchange: str, error: ChannelClosedErro
         return refusal(connection, f"{doing} exchange {exchange!r}", error)
     advised = f"declare it; the shovel waits for it ({error.what})"
     what = f"exchange {exchange!r} is missing in vhost {connection.vhost!r}: {advised}"
-    missing = TransientError(what, where=connection.where)
-    missing.__cause__ = error
-    return missing
+    return TransientError(what, where=connection.where, cause=error)

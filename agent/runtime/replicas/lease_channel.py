@@ -307,9 +307,9 @@ class LeaseChannel:
     def _refused(self, error: ChannelClosedError, *, is_opening: bool) -> BrokerError:
         where, doing = self._connection.where, "sharing links with other agents of the group"
         if error.code != ACCESS_REFUSED or not is_opening:
-            return TransientError(error.what, where=where, doing=doing, facts=error.facts)
+            return TransientError(error.what, where=where, doing=doing, cause=error)
         advice = f"grant configure, write and read on '^{AGENT_PREFIX}' in vhost {self._connection.vhost!r}"
-        return LeasesRefusedError(f"{error.what}; {advice}", where=where, doing=doing)
+        return LeasesRefusedError(f"{error.what}; {advice}", where=where, doing=doing, cause=error)
 
 
 async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.Call]:
@@ -336,9 +336,8 @@ silent."""
 
 def no_lease(why: str, cause: BrokerError) -> TransientError:
     """The error of links whose lease is lost: leases are in the downstream."""
-    error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
-    error.__cause__, error.side = cause, Side.DOWNSTREAM
-    return error
+    what = f"downstream {why}: the lease of links is lost, and another agent may run them"
+    return TransientError(what, side=Side.DOWNSTREAM, cause=cause)
 
 
 class LeaseDeadline:
