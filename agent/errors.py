@@ -134,18 +134,30 @@ UNKNOWN: Final = Failure()
 
 
 class BrokerError(AgentError):
-    """A broker refused a request, or didn't respond. `where` is its address, where that is known, and `what` is the
-    message without it. `side` is set where it is known which of a link's brokers it was."""
+    """A broker refused a request, or didn't respond. `where` is its address and `doing` the request, where these are
+    known, and `what` is the rest of the message: of a refusal the broker's own text. `side` is set where it is known
+    which of a link's brokers it was. A `cause` is the same as to raise from it."""
 
-    side: Side | None = None
     facts: Failure | None = None
-    """The facts of the error itself; without them, those of the error that it was raised from count."""
+    """The facts of the error itself; without them, those of its cause count."""
 
-    def __init__(self, what: str = "", *, where: str = "", facts: Failure | None = None) -> None:
-        super().__init__(f"{where}: {what}" if where else what)
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        where: str = "",
+        doing: str = "",
+        side: Side | None = None,
+        facts: Failure | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(": ".join(filter(None, (where, doing, what))))
         self.where, self.what = where, what
+        self.side: Side | None = side or getattr(cause, "side", None)
         if facts is not None:
             self.facts = facts
+        if cause is not None:
+            self.__cause__ = cause
 
     @property
     def failure(self) -> Failure:
@@ -194,11 +206,9 @@ def joined(failures: Sequence[BrokerError], *kinds: type[BrokerError]) -> Broker
     if len(failures) == 1:
         return failures[0]
     kind = next(kind for kind in kinds if any(isinstance(each, kind) for each in failures))
-    found = kind("; ".join(map(str, failures)))
     refusals = [each for each in failures if each.failure.kind in _REFUSED]
     away = [each for each in failures if isinstance(each, TransientError)]
-    found.__cause__ = next(iter((*refusals, *away)), failures[0])
-    return found
+    return kind("; ".join(map(str, failures)), cause=next(iter((*refusals, *away)), failures[0]))
 
 
 class CannotStartError(AgentError):

@@ -29,7 +29,6 @@ _TLS: Final = Failure(FailureKind.TLS)
 MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it
 READ_WITHIN: Final = 10.0  # seconds
 MOST_HANGING: Final = 32  # threads that may wait for a disk at the same time
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _CLIENT_CERTIFICATE_WANTED = "ALERT_CERTIFICATE_REQUIRED"
 _CLIENT_CERTIFICATE_REFUSED = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE_")
@@ -126,10 +125,9 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
             where=where,
             facts=Failure(FailureKind.UNRESOLVED),
         )
-    reason = _why_os(cause or error)
-    if reason == os.strerror(errno.ECONNREFUSED):
+    if cause is not None and cause.errno == errno.ECONNREFUSED:
         return TransientError("connection refused: check the port and that the broker runs", where=where)
-    return TransientError(f"connection failed: {reason}", where=where)
+    return TransientError(f"connection failed: {why_os(cause or error)}", where=where)
 
 
 def hung_up(tls: Tls, *, where: str) -> BrokerError:
@@ -199,13 +197,10 @@ def _why_tls(error: ssl.SSLError) -> str:
     return f"TLS failed: {reason}"
 
 
-def _why_os(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno is None:
-        # Several addresses were tried, and asyncio joined their errors.
-        reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
-        return ", ".join(reasons) or str(error) or "closed by the peer"
-    if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno)
+def why_os(error: BaseException) -> str:
+    """What the system says of an error, without the address that Python adds."""
+    if isinstance(error, OSError):
+        return str(error) or "closed by the peer" if error.errno is None else os.strerror(error.errno)
     return str(error) or type(error).__name__
 
 

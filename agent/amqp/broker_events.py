@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from agent.amqp.connect import Connection
-from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.failures import NOT_FOUND
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields
@@ -104,7 +104,8 @@ class EventReader:
 
     def _ended(self) -> BrokerError:
         if self._cancelled:
-            return TransientError(f"{self._connection.where}: the broker ended the subscription to {EVENT_EXCHANGE}")
+            what = f"the broker ended the subscription to {EVENT_EXCHANGE}"
+            return TransientError(what, where=self._connection.where)
         return self._channel.closed.result()
 
 
@@ -126,6 +127,5 @@ async def subscribe(connection: Connection, keys: Iterable[str]) -> EventReader 
                 f"{connection.where}: no {EVENT_EXCHANGE} in vhost {connection.vhost!r}: enable "
                 "rabbitmq_event_exchange to notice changes at once"
             )
-        reason = one_line(str(error))
-        return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({error.code}): {reason}")
+        return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({error.code}): {error.what}")
     return events

@@ -32,7 +32,7 @@ from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBE
 from agent.core.fields import Field, Table
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError, joined
 from agent.look_up import addresses_of
-from agent.network import explain, server_name, tls_context
+from agent.network import explain, server_name, tls_context, why_os
 from agent.tasks import GuardedTasks, report_unforeseen
 from agent.version import VERSION
 
@@ -431,7 +431,8 @@ async def first_to_answer(addresses: Sequence[str], opener: Opener, *, step: flo
     finally:
         await _give_up(running)
     errors = [failures[address] for address in addresses]
-    raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
+    is_one = len({each.errno or each for each in errors}) == 1
+    raise errors[0] if is_one else OSError("; ".join(dict.fromkeys(map(why_os, errors))))
 
 
 async def _opened(address: str, opener: Opener, step: float, until: float) -> WireConnection:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from agent.amqp.connect import Connection
-from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
 from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
@@ -141,7 +141,7 @@ async def probe(
                 answer = await declare_any(connection, kind, name, spare=spare, passive=True)
         if isinstance(answer, ChannelClosedError):
             presence = _BY_CODE.get(answer.code, Presence.FAILED)
-            return name, ObjectFound(presence, detail=one_line(str(answer)), failure=answer.failure)
+            return name, ObjectFound(presence, detail=answer.what, failure=answer.failure)
         counts = answer.values
         return name, ObjectFound(Presence.EXISTS, counts.get("messages", 0), counts.get("consumers", 0))
 
@@ -232,8 +232,9 @@ async def ensure_queue(
         raise refusal(connection, f"looking for queue {queue!r}", found)
     if wanted.is_predeclared:
         raise TransientError(
-            f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
-            f"exists: declare it, or leave out {key}; the shovel waits for it"
+            f"queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it exists: declare it, or "
+            f"leave out {key}; the shovel waits for it",
+            where=connection.where,
         ) from found
     found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
     if isinstance(found, ChannelClosedError):

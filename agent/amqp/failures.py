@@ -59,7 +59,7 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
     where = terms.where
     match error:
         case ConnectionClosedError():
-            return _refused(error.code, one_line(str(error)), terms, mechanism)
+            return _refused(error.code, error.what, terms, mechanism)
         case NotAmqpError():
             is_tls = error.begin.startswith(_TLS_ALERT)
             facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
@@ -94,7 +94,7 @@ def blames_message(error: BrokerError) -> bool:
         if isinstance(cause, ConnectionClosedError):
             return cause.code in _OVER_WHAT_WAS_READ
         if isinstance(cause, ChannelClosedError):
-            return is_over_user_id(cause.code, str(cause)) or cause.code in _OVER_A_MESSAGE
+            return is_over_user_id(cause.code, cause.what) or cause.code in _OVER_A_MESSAGE
         cause = cause.__cause__
     return False
 
@@ -140,14 +140,13 @@ def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
     if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
         return PermanentError(
             f"the new password or token of user {user!r} was refused: check that it is valid and issued for "
-            f"the same user: {one_line(str(refused))}",
+            f"the same user: {refused.what}",
             where=where,
             facts=Failure(FailureKind.LOGIN, user=user),
         )
     if isinstance(error, UnansweredError):
-        return TransientError(
-            f"{error}: a broker with an alarm reads nothing; the former password or token stays in use"
-        )
+        what = f"{error.what}: a broker with an alarm reads nothing; the former password or token stays in use"
+        return TransientError(what, where=where)
     return error
 
 
@@ -155,7 +154,7 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
     """The error with which an open connection ended."""
     match error:
         case ConnectionClosedError():
-            what = f"the broker closed the connection ({error.code}): {one_line(str(error))}"
+            what = f"the broker closed the connection ({error.code}): {error.what}"
         case HeartbeatMissedError():
             what = f"heartbeats missed: {error}"
         case EndOfStreamError() if error.__cause__ is not None:
@@ -164,6 +163,4 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
             what = f"connection lost: {error}"
         case _:
             what = error.what
-    found = TransientError(what, where=where)
-    found.__cause__, found.side = error, error.side
-    return found
+    return TransientError(what, where=where, cause=error)

@@ -6,7 +6,6 @@ import asyncio
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.failures import one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message, UnansweredError
@@ -52,11 +51,10 @@ class Publisher:
     async def publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
         """Publish a message and return once the broker has confirmed that it is in a queue; raise BrokerError if it
         isn't."""
-        doing = f"{self._connection.where}: publishing to {_place(exchange, routing_key)}"
+        where, doing = self._connection.where, f"publishing to {_place(exchange, routing_key)}"
         if len(properties) > self.room_for_properties:
-            raise PermanentError(
-                f"{doing}: its properties fit into no frame of {self._connection.wire.frame_max} bytes"
-            )
+            limit = self._connection.wire.frame_max
+            raise PermanentError(f"its properties fit into no frame of {limit} bytes", where=where, doing=doing)
         outcome = self._outcome = asyncio.get_running_loop().create_future()
         self._is_returned = False
         self._channel.publish(exchange, routing_key, properties, body, mandatory=True)
@@ -66,14 +64,14 @@ class Publisher:
         )  # fmt: skip
         self._outcome = None
         if closed in done and outcome not in done:
-            raise TransientError(f"{doing}: {one_line(str(closed.result()))}") from closed.result()
+            raise TransientError(closed.result().what, where=where, doing=doing) from closed.result()
         if outcome not in done:
             self._channel.leave()  # a late confirm must not be taken for that of another message
-            raise UnansweredError(f"{doing}: no confirm within {patience:.0f} s")
+            raise UnansweredError(f"no confirm within {patience:.0f} s", where=where, doing=doing)
         if not outcome.result():
-            raise TransientError(f"{doing}: refused by the broker (basic.nack)")
+            raise TransientError("refused by the broker (basic.nack)", where=where, doing=doing)
         if self._is_returned:
-            raise NoQueueError(f"{doing}: no queue takes it")
+            raise NoQueueError("no queue takes it", where=where, doing=doing)
 
     def leave(self) -> None:
         self._channel.leave()

@@ -87,7 +87,7 @@ class QueueBrowser:
                     held = await self._arrived.get()
             except TimeoutError:
                 if self._channel.closed.done():
-                    raise TransientError(f"{self._connection.where}: {self._channel.closed.result()}") from None
+                    raise TransientError(self._channel.closed.result().what, where=self._connection.where) from None
                 return
             if held is None:
                 return

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
@@ -33,11 +33,8 @@ async def demand(connection: Connection, doing: str, method: Method, answer: Met
 
 
 def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> BrokerError:
-    message = f"{connection.where}: {doing}: {one_line(str(error))}"
     kind = PermanentError if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError
-    found = kind(message, facts=error.facts)
-    found.side = error.side
-    return found
+    return kind(error.what, where=connection.where, doing=doing, cause=error)
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:

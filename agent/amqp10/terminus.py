@@ -73,14 +73,12 @@ def may_be_declared(connection: Connection, terminus: Terminus, answer: Call | C
 
 def address_refused(connection: Connection, terminus: Terminus, answer: ChannelClosedError) -> BrokerError:
     """The error for a refusal, with the form of the address that another release of RabbitMQ takes."""
-    server, error = connection.server, refusal(connection, f"attaching to {terminus.address!r}", answer)
+    server, doing = connection.server, f"attaching to {terminus.address!r}"
     if answer.code != _INVALID:
-        return error
+        return refusal(connection, doing, answer)
     other = in_other_form(terminus.address, is_source=terminus.is_source, since_4_0=server.shows_queues)
     advised = f": RabbitMQ {server.version} takes {other!r}" if other and server.product == RABBITMQ else ""
-    permanent = PermanentError(f"{error}{advised}", facts=answer.facts)
-    permanent.__cause__ = answer
-    return permanent
+    return PermanentError(f"{answer.what}{advised}", where=connection.where, doing=doing, cause=answer)
 
 
 def _declares(terminus: Terminus) -> bool:

@@ -133,9 +133,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         except BrokerError as error:
             end(error)
         except (AgentError, ValueError, LookupError, struct.error) as error:
-            broken = TransientError(f"broken AMQP 1.0: {error}")
-            broken.__cause__ = error
-            end(broken)
+            end(TransientError(f"broken AMQP 1.0: {error}", cause=error))
 
     def eof_received(self) -> None:
         if self._handshake is None:  # otherwise the reason follows, or is found, with the end

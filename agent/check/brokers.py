@@ -220,12 +220,12 @@ def judge_clock(where: str, difference: float) -> Iterator[Finding]:
         )
 
 
-def alarms_of(nodes: Sequence[NodeAnswer]) -> Iterator[tuple[FailureKind, str]]:
-    """Each resource that nodes lack, and a text that names these nodes."""
+def alarms_of(nodes: Sequence[NodeAnswer], broker: str) -> Iterator[tuple[str, str]]:
+    """Each alarm in words that name its nodes, and how to end it on the `broker`."""
     for kind, key in ((FailureKind.MEMORY_ALARM, "mem_alarm"), (FailureKind.DISK_ALARM, "disk_free_alarm")):
         lacking = [each["name"] for each in nodes if each.get(key) is True]
         if lacking:
-            yield kind, f"{kind} on {listed(lacking, MOST_NAMED)}"
+            yield f"{kind} on {listed(lacking, MOST_NAMED)}", KINDS[kind].clearing.format(broker=broker)
 
 
 async def judge_alarms(context: CheckContext) -> AsyncIterator[Finding]:
@@ -249,9 +249,8 @@ def judge_nodes(
     links = tuple(dict.fromkeys(links_to or links_from))
     judged = Finding.error if links_to else Finding.warning
     effect = "links to it deliver nothing" if links_to else "nothing new arrives there, and its backlog still flows"
-    for kind, alarm in alarms_of(nodes):
-        message = f"{alarm}: the broker accepts no messages, so {effect}"
-        yield judged(Topic.ALARM, where, message, KINDS[kind].clearing.format(broker="that broker"), links)
+    for alarm, fix in alarms_of(nodes, "that broker"):
+        yield judged(Topic.ALARM, where, f"{alarm}: the broker accepts no messages, so {effect}", fix, links)
     if not all(isinstance(each.get(key), bool) for each in nodes for key in ("mem_alarm", "disk_free_alarm")):
         message = "whether a node has a memory or disk alarm can't be seen: the broker has no statistics, or none yet"
         yield Finding.note(Topic.ALARM, where, message, "see `rabbitmq-diagnostics alarms` there")
@@ -277,8 +276,8 @@ async def judge_event_exchange(context: CheckContext) -> AsyncIterator[Finding]:
         failure, fix = error.failure, ""
         if failure.kind is FailureKind.PERMISSION:
             fix = advice(failure.kind, f"the {DOWNSTREAM}", failures=[failure])
-        message = f"{EVENTS!r} can't be looked for in vhost '/', so {effect}: {error}"
-        yield Finding.warning(Topic.EVENTS, DOWNSTREAM, message, fix)
+        message = f"{EVENTS!r} can't be looked for in vhost '/', so {effect}: {error.what}"
+        yield Finding.warning(Topic.EVENTS, error.where or DOWNSTREAM, message, fix)
         return
     if found.presence is Presence.MISSING:
         message = f"exchange {EVENTS!r} is missing in vhost '/': {effect}"

@@ -178,8 +178,8 @@ class _Check:
             self._findings.append(Finding.error(Topic.DEFINITIONS, where, message, "see its log"))
             return None
         except BrokerError as error:
-            message = f"its definitions and objects can't be read, so links weren't checked: {error}"
-            self._findings.append(Finding.error(Topic.DEFINITIONS, where, message))
+            message = f"its definitions and objects can't be read, so links weren't checked: {error.what}"
+            self._findings.append(Finding.error(Topic.DEFINITIONS, error.where or where, message))
             return None
         # All sources were read: what none of them defines is reported by itself.
         self._findings += [self._finding(each) for each in found.problems if not each.may_be_elsewhere]
@@ -220,10 +220,10 @@ class _Check:
         for api in context.apis.all:
             for question, why in sorted(api.failures.items()):
                 if not question.user:  # otherwise it is reported with the user
-                    message = f"{question.about} can't be read, so what depends on it wasn't judged: {why}"
+                    message = f"{question.about} can't be read, so what depends on it wasn't judged: {why.what}"
                     self._findings.append(Finding.note(Topic.DEFINITIONS, api.where, message))
             if api.failures and api in context.apis.given.values():
-                message = f"asked for with --api, but it fails: {next(iter(api.failures.values()))}"
+                message = f"asked for with --api, but it fails: {next(iter(api.failures.values())).what}"
                 self._findings.append(Finding.warning(Topic.DEFINITIONS, api.where, message))
 
 

@@ -27,7 +27,6 @@ from agent.core.addresses.secret import redacted
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.upstream_steps import upstream_queue_name
 from agent.core.model import ExchangeLink
-from agent.core.status.failure_kinds import KINDS
 from agent.network import server_name, tls_context
 
 MOST_TRIED: Final = 20
@@ -191,9 +190,8 @@ async def deliver_one(trial: Trial) -> Finding:
 async def _alarm(trial: Trial) -> Finding | None:
     for each in (trial.downstream, trial.upstream):
         each.api.forget()
-        for kind, alarm in alarms_of(await each.api.running_nodes() or ()):
+        for alarm, fix in alarms_of(await each.api.running_nodes() or (), f"the {each.side}"):
             message = f"no message gets through: {each.side} has a {alarm}, so it accepts none"
-            fix = KINDS[kind].clearing.format(broker=f"the {each.side}")
             return _finding(trial.ends, FindingLevel.ERROR, message, fix)
     return None
 

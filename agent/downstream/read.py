@@ -11,7 +11,6 @@ from typing import Final
 
 from agent.amqp.connect import Connection, Server, connect_any
 from agent.amqp.declares import Presence, probe
-from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import DeclaredExchange, Exchange, VhostState
@@ -112,7 +111,7 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
                 async with await connect_any(inside, where=WHERE, name=DECLARING_NAME) as connection:
                     await _declare(connection, declared.exchange)
             except BrokerError as error:
-                notes.append(f"{declared.place}: exchange {name!r} can't be declared: {one_line(str(error))}")
+                notes.append(f"{declared.place}: exchange {name!r} can't be declared: {error}")
     return tuple(notes)
 
 

@@ -205,7 +205,7 @@ async def _read_steadily(
         if policies is None or policies == await _read_policies(client, broker, names):
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
             return defined, looks
-    raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
+    raise TransientError("policies change faster than they can be read", where=f"{WHERE} {broker}")
 
 
 async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collection[str]) -> frozenset[str]:

@@ -188,12 +188,13 @@ class Consumer:
             await asyncio.shield(self._consumed)
         except ChannelClosedError as error:
             queue = self._options.queue
-            if is_consumed_by_another(error.code, str(error)):
+            if is_consumed_by_another(error.code, error.what):
                 raise ServedElsewhereError(f"{self._up.where}: {queue!r} is consumed by another", queue) from error
-            if is_stream_refusing_priority(error.code, str(error)):
+            if is_stream_refusing_priority(error.code, error.what):
                 raise PermanentError(
-                    f"{self._up.where}: {queue!r} is a stream, which takes no x-priority, and nothing of which is ever "
-                    "taken away: copy it by a shovel with x-stream-offset in src-consumer-args"
+                    f"{queue!r} is a stream, which takes no x-priority, and nothing of which is ever taken away: copy "
+                    "it by a shovel with x-stream-offset in src-consumer-args",
+                    where=self._up.where,
                 ) from error
             raise refusal(self._up, f"consuming from {queue!r}", error) from error
 

@@ -16,7 +16,7 @@ from agent.amqp.data.quarantined import Capture, Room
 from agent.amqp.data.rewriting import Chooser, Rewriter, with_rules
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
-from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
+from agent.amqp.failures import ACCESS_REFUSED, blames_message
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
@@ -261,19 +261,16 @@ class Flow:
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """The error that broke the link, with its side."""
         error = end.result()
-        is_downstream = self._into is not None and end is self._into.closed
         if end is self._broken:
             return error
+        is_downstream = self._into is not None and end is self._into.closed
+        connection, side = (self._down, Side.DOWNSTREAM) if is_downstream else (self._up, Side.UPSTREAM)
         if not isinstance(error, ChannelClosedError):
-            error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
+            error.side = error.side or side
             return error
-        side = self._down if is_downstream else self._up
-        may_pass = is_consumed_by_another(error.code, str(error)) or blames_message(error)
+        may_pass = is_consumed_by_another(error.code, error.what) or blames_message(error)
         kind = PermanentError if error.code == ACCESS_REFUSED and not may_pass else TransientError
-        explained = kind(f"{side.where}: {one_line(str(error))}")
-        explained.__cause__ = error
-        explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
-        return explained
+        return kind(error.what, where=connection.where, side=side, cause=error)
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False, chooser: Chooser | None = None) -> None:
         """Open the channels, and begin the consumer, unless it is `paused` from the start. A `chooser` needs a
@@ -516,7 +513,7 @@ class Flow:
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
         """Remember what the end of the downstream channel shows."""
         error = closed.result()
-        largest = largest_taken(str(error)) if isinstance(error, ChannelClosedError) else None
+        largest = largest_taken(error.what) if isinstance(error, ChannelClosedError) else None
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused(error):
@@ -557,9 +554,7 @@ class Flow:
 
     def _end_broken(self, why: str) -> None:
         if not self._broken.done():
-            error = TransientError(f"{self._down.where}: {why}")
-            error.side = Side.DOWNSTREAM
-            self._broken.set_result(error)
+            self._broken.set_result(TransientError(why, where=self._down.where, side=Side.DOWNSTREAM))
 
     def _end_in_doubt(self) -> None:
         """End the flow because a message was returned that can't be distinguished from others; all of them stay."""
@@ -567,5 +562,5 @@ class Flow:
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():
-            reason = f"{self._up.where}: queue {self._options.queue!r} was deleted"
-            self._cancelled.set_result(TransientError(reason))
+            what = f"queue {self._options.queue!r} was deleted"
+            self._cancelled.set_result(TransientError(what, where=self._up.where))

@@ -208,7 +208,7 @@ class ManagementClient(Transport):
     async def _list(self, path: str, answer: type[T], *, needs: str, missing: str = "the HTTP API's route") -> list[T]:
         found = await self._list_or_none(path, answer, needs=needs)
         if found is None:
-            raise NotFoundError(f"{self._where}: {missing} does not exist, or the user may not see it")
+            raise NotFoundError(f"{missing} does not exist, or the user may not see it", where=self._where)
         return found
 
     async def _list_or_none(self, path: str, answer: type[T], *, needs: str) -> list[T] | None:
@@ -222,5 +222,5 @@ class ManagementClient(Transport):
             return taking(answer)(found if isinstance(found, dict) else {})
         except ShapeError as error:
             route = path.partition("?")[0]
-            message = f"{self._where}: GET /api/{route}: the response {error}: {NOT_RABBITMQ}"
-            raise PermanentError(message) from error
+            what = f"GET /api/{route}: the response {error}: {NOT_RABBITMQ}"
+            raise PermanentError(what, where=self._where) from error

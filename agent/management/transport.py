@@ -61,11 +61,7 @@ class TooLargeError(PermanentError):
 
 
 class NotTakenError(PermanentError):
-    """The broker doesn't take an object; `reason` is its own."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    """The broker doesn't take an object; `what` is its reason."""
 
 
 class PassingError(TransientError):
@@ -276,7 +272,7 @@ class Transport:
         status = response.status
         reason = _shown(str(answer.get("reason", "")), url) if isinstance(answer, dict) else ""
         if reason and request.content is not None and status in {400, 404}:
-            raise NotTakenError(f"{where}: {request.route}: {reason} ({status})", reason)
+            raise NotTakenError(reason, where=where, doing=f"{request.route} ({status})")
         if status == 404 and reason:
             return
         if status in {401, 403}:

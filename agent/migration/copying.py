@@ -151,7 +151,7 @@ async def _declare(target: DeclaringClient, action: MigrationAction, account: Co
             account.in_a_row += 1
             return
         except PermanentError as error:
-            account.left[key] = error.reason if isinstance(error, NotTakenError) else str(error)
+            account.left[key] = error.what if isinstance(error, NotTakenError) else str(error)
             account.refused.add(key)
         else:
             account.done[key.kind] += 1

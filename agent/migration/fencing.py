@@ -183,7 +183,7 @@ async def _give_back(client: FencingClient, known: ClientFence, *, is_forced: bo
         try:
             await client.set_permissions(known.vhost, known.user, now.given_back(known.had))
         except NotTakenError as error:
-            return f"the broker refuses it: {error.reason}"
+            return f"the broker refuses it: {error.what}"
     await client.forget(known.name)
     again = await client.permissions_in(known.vhost, known.user)
     if again is not None and again.are_taken and not known.had.are_taken:

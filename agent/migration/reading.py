@@ -52,7 +52,7 @@ async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, is_so
         async with asyncio.timeout(DEADLINE):
             return await _read(client, set(vhosts), where, is_source=is_source)
     except TimeoutError as error:
-        raise TransientError(f"{where}: its definitions weren't read within {DEADLINE:g} s") from error
+        raise TransientError(f"its definitions weren't read within {DEADLINE:g} s", where=where) from error
 
 
 async def read_operator_policies(client: ManagementClient, cluster: ClusterObjects) -> Objects:
@@ -74,7 +74,7 @@ async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_so
     overview = await client.overview()
     release, types = release_of(overview["rabbitmq_version"]), overview.get("exchange_types")
     if release is None:
-        raise PermanentError(f"{where}: its release isn't one of RabbitMQ: {overview['rabbitmq_version'][:40]!r}")
+        raise PermanentError(f"its release isn't one of RabbitMQ: {overview['rabbitmq_version'][:40]!r}", where=where)
     named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
     reads: Reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
@@ -125,9 +125,8 @@ def refusal_of(clients: Sequence[str]) -> str:
 async def _demand_sight(client: ManagementClient, where: str) -> None:
     """Raise PermanentError if others' connections aren't shown to the user."""
     if not (await client.whoami()).sees_others:
-        raise PermanentError(
-            f"{where}: whether clients are connected can't be seen: the user of its HTTP API needs the tag monitoring"
-        )
+        what = "whether clients are connected can't be seen: the user of its HTTP API needs the tag monitoring"
+        raise PermanentError(what, where=where)
 
 
 def is_ours(client: ClientAnswer, users: AbstractSet[str]) -> bool:

@@ -91,7 +91,7 @@ class Move:
             opened.push_async_callback(destination.close)
             account.there = await count_ready(source, self._options.queue)
             if why := await why_not_emptied(source, self._options.queue):
-                raise PermanentError(f"{source.where}: queue {self._options.queue!r} {why}")
+                raise PermanentError(f"queue {self._options.queue!r} {why}", where=source.where)
             await self._check_destination(destination)
             with suppress(BrokerError):  # is in the account
                 await self._sessions(opened, source, destination)
@@ -180,7 +180,7 @@ class Move:
             await flow.close()
             await asyncio.sleep(SETTLING)
         except TimeoutError:
-            raise TransientError(f"{destination.where}: not all was confirmed in time") from None
+            raise TransientError("not all was confirmed in time", where=destination.where) from None
         finally:
             stop_listening()
             exchanges.close()
@@ -280,5 +280,5 @@ async def demand_there(connection: Connection, kind: Any, name: str) -> Any:
     if not isinstance(found, ChannelClosedError):
         return found
     if found.code == NOT_FOUND:
-        raise TransientError(f"{connection.where}: {kind} {name!r} doesn't exist in vhost {connection.vhost!r}")
+        raise TransientError(f"{kind} {name!r} doesn't exist in vhost {connection.vhost!r}", where=connection.where)
     raise refusal(connection, f"looking for {kind} {name!r}", found)

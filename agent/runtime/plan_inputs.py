@@ -36,13 +36,13 @@ from agent.core.model import (
 )
 from agent.core.rules import names
 from agent.core.rules.hops import Site
-from agent.core.rules.resolve import Resolution, resolving
+from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.bindings import BindingsRead, read_bindings
 from agent.downstream.read import read_downstream
 from agent.downstream.reading import CONNECTION_NAME, Bindings, DefinitionSource, Reading
-from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
+from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem, Severity
 from agent.links.ends import End, reachable, shovel_ends, wired
 from agent.slices import steps_in_slices
 
@@ -108,7 +108,8 @@ async def read_plan_inputs(configuration: Configuration, agent: Agent | None = N
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
     without_credit = frozenset(link_id for link_id, seen in destinations.items() if not seen.gives_credit)
-    problems = (*found, *reading.warnings, *_unexplained(resolution))
+    not_run = (each for each in resolution.problems if each.severity is Severity.NOT_RUN)  # links show theirs
+    problems = (*found, *reading.warnings, *not_run)
     return PlanInputs(reading, plan, problems, read.bindings, without_credit)
 
 
@@ -152,12 +153,6 @@ class _Running:
             former.is_consuming and former.known is not None and (former.known.site, former.known.queue) == queue
             for former in self.ended
         )
-
-
-def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
-    """The problems that aren't the problem of a link itself, which shows them already."""
-    shown = {link.problem for link in resolution.links}
-    return tuple(problem for problem in resolution.problems if problem.message not in shown)
 
 
 def _declarations(downstream: Downstream, reading: Reading) -> tuple[Action, ...]:

@@ -155,7 +155,7 @@ class UpstreamCounters:
             if not source.is_counting:
                 overview = await client.overview()
                 if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
-                    raise PermanentError(f"{where}: {_NO_NUMBERS}")
+                    raise PermanentError(_NO_NUMBERS, where=where)
                 source.is_counting = True
             listed = await client.queue_counts(asked.vhost)
             return {each["name"]: queue_counts(each) for each in listed if each["name"] in wanted}

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline import options
-from agent.pipeline.findings.availability import objectives, timelines
 from agent.pipeline.findings.model import LinkIdentity, LinkTime, ReportFindings, TimeSpent
 from agent.pipeline.findings.publish import SLOTS, gather, summary
 from agent.pipeline.findings.report_tables import LONGEST, ReportTables
+from agent.pipeline.findings.time_spent import objectives, timelines
 from agent.pipeline.page.document import page
 from agent.pipeline.page.formatting import TO
 from agent.pipeline.schema import FAILURE_FIELDS, TABLES, Bucket

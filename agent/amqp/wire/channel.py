@@ -41,14 +41,6 @@ class UnansweredError(TransientError):
 class MethodTooLargeError(PermanentError):
     """A method that is larger than the agreed frame; sending it would close the whole connection."""
 
-    def __init__(self, where: str, method: Method, size: int, limit: int) -> None:
-        super().__init__(
-            f"{where}: {method.name} takes {size} bytes, and the broker accepts frames of at most {limit}: "
-            "use smaller arguments, or a larger frame_max there and in the URI"
-        )
-        self.size = size
-        self.limit = limit
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -227,7 +219,11 @@ class Channel:
             raise self.closed.result()
         frame = frames.frame(frames.METHOD, self.number, method.encode(**values))
         if len(frame) > self._writer.frame_max:
-            raise MethodTooLargeError(self._writer.where, method, len(frame), self._writer.frame_max)
+            raise MethodTooLargeError(
+                f"{method.name} takes {len(frame)} bytes, and the broker accepts frames of at most "
+                f"{self._writer.frame_max}: use smaller arguments, or a larger frame_max there and in the URI",
+                where=self._writer.where,
+            )
         self._is_closing = self._is_closing or method is methods.CHANNEL_CLOSE
         write(frame)
 
@@ -306,7 +302,7 @@ class Channel:
             return
         if not self._is_closing and not self.is_midway:
             self._say(self._writer.write, methods.CHANNEL_CLOSE, {"code": REPLY_SUCCESS, "text": "no answer"})
-        self._abandon(UnansweredError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
+        self._abandon(UnansweredError(f"no answer to {question} within {patience:g} s", where=self._writer.where))
 
     def end(self, error: BrokerError) -> None:
         """End the channel; all requests without a response get `error`."""

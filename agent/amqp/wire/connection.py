@@ -118,9 +118,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._end(EndOfStreamError("closed by the peer without a word"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        error = EndOfStreamError("the connection was lost")
-        error.__cause__ = exc
-        self._end(error)
+        self._end(EndOfStreamError("the connection was lost", cause=exc))
         if self._timer is not None:  # it holds the buffers for as long as it waits
             self._timer.cancel()
         if not self._gone.done():
@@ -292,9 +290,8 @@ class WireConnection(asyncio.BufferedProtocol):
         if self.closed.done():
             raise self.closed.result()
         accepted.cancel()
-        raise UnansweredError(
-            f"{self.where}: no answer to {methods.CONNECTION_UPDATE_SECRET.name} within {patience:g} s"
-        )
+        question = methods.CONNECTION_UPDATE_SECRET.name
+        raise UnansweredError(f"no answer to {question} within {patience:g} s", where=self.where)
 
     async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
         """Close the connection in order; requests that still wait get `error`."""
@@ -326,10 +323,8 @@ class WireConnection(asyncio.BufferedProtocol):
             self._last_number = self._last_number % limit + 1
             if self._last_number not in self._channels and self._last_number not in self._abandoned:
                 return self._last_number
-        raise TransientError(
-            f"{self._terms.where}: all {limit} channels of a connection are in use: raise channel_max, of which a link"
-            " needs at least 4"
-        )
+        what = f"all {limit} channels of a connection are in use: raise channel_max, of which a link needs at least 4"
+        raise TransientError(what, where=self.where)
 
     def _tune(self, tune: Call) -> None:
         self.channel_max = lower(self._terms.channel_max, tune["channel_max"])

@@ -222,9 +222,7 @@ class Inbound:
         except BrokerError as error:
             self._end(error)
         except (AgentError, ValueError, LookupError, struct.error) as error:
-            broken = TransientError(f"broken AMQP: {error}")
-            broken.__cause__ = error
-            self._end(broken)
+            self._end(TransientError(f"broken AMQP: {error}", cause=error))
 
     def _read_frames(self) -> None:
         buffer, at, end, budget, awaited = self._buffer, 0, self._filled, self._budget, 0

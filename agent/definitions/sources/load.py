@@ -37,7 +37,7 @@ from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, fi
 from agent.definitions.sources.exports import Bindings, MergedExports, read_exports
 from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
-from agent.errors import ConfigurationError, Place, Problem, Severity
+from agent.errors import ConfigurationError, Place, Problem
 from agent.read_file import read_file
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ class _Loading(OpenDocument):
         if ("agent", "http", "token") not in self._interpolator.unresolved:
             return found.to_core(), ""
         place = self._place(("agent", "http", "token"), False)
-        unread = next((str(problem) for problem in self._problems if problem.place == place), "")
-        return replace(found.to_core(), token=None), unread.replace(f" {Severity.WARNING}:", "")
+        unread = (f"{place}: {each.message}" for each in self._problems if each.place == place)
+        return replace(found.to_core(), token=None), next(unread, "")
 
     def _definitions(self, exports: MergedExports, *, is_open: bool, is_broker_read: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import ChannelPool
-from agent.amqp.failures import PRECONDITION_FAILED, one_line
+from agent.amqp.failures import PRECONDITION_FAILED
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
@@ -129,7 +129,7 @@ class Binder:
                 else:
                     asked.append((lane, group, self._ask(lane, method, answer, group)))
             except MethodTooLargeError as error:
-                left_out.append(LeftOut(group, str(error)))
+                left_out.append(LeftOut(group, error.what))
         return again + await self._settle(asked, method, refused, left_out)
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: GroupedBinding) -> asyncio.Future[Call]:
@@ -163,12 +163,11 @@ class Binder:
         return again
 
     def _left_out(self, group: GroupedBinding, error: ChannelClosedError) -> LeftOut:
-        why = one_line(str(error))
         if not error.is_over_topic:
-            return LeftOut(group, why, is_refused=True)
+            return LeftOut(group, error.what, is_refused=True)
         user = error.failure.user  # a certificate's isn't known where the refusal of a long key doesn't name it
         advice = topic_advice(self._source, user, self._connection.vhost) if user else ALLOW_KEY
-        why = f"{why}. {advice} Then restart the link."
+        why = f"{error.what}. {advice} Then restart the link."
         return LeftOut(group, why, is_refused=True, advice=advice, failure=error.failure)
 
 

@@ -86,8 +86,9 @@ class Builder:
         """Ensure the upstream exchange, the queue, and an internal exchange to bind to."""
         if names.are_too_long(self._queue):
             raise PermanentError(
-                f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
-                f"{self._wanted.internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
+                "no broker takes a name as long as that of the internal exchange there, "
+                f"{self._wanted.internal(self._letter)!r}: use shorter names for exchange, vhost or cluster",
+                where=self._up.where,
             )
         seen: Seen | None = await self._ensure_and_look()
         while seen is not None:
@@ -160,7 +161,7 @@ class Builder:
         denied = next((each for each in self.built.left_out if each.advice), None)
         if denied is not None and not self.built.bound and not self._steps:  # what served before goes on until then
             why = f"topic permissions allow no routing key of {self._link.remote_name!r}. {denied.advice}"
-            raise PermanentError(f"{self._up.where}: {why}", facts=denied.failure)
+            raise PermanentError(why, where=self._up.where, facts=denied.failure)
 
     async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
         """Delete the internal exchange that served before. Only the agent that holds the queue may do that, and `still`
@@ -345,7 +346,7 @@ class Builder:
 
     def lost(self, what: str) -> TransientError:
         """The error that makes the link be built again."""
-        return TransientError(f"{self._up.where}: internal exchange {self._internal!r} {what}: built again")
+        return TransientError(f"internal exchange {self._internal!r} {what}: built again", where=self._up.where)
 
     async def depth(self) -> int | None:
         """The number of messages that are ready upstream; None before the internal exchange is declared."""

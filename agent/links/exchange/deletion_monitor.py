@@ -10,7 +10,6 @@ Why: docs/decisions/0034-canary.md
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,7 +107,6 @@ class Once:
 CHANNELS_AT_ONCE: Final = 32  # channels, if exchanges are missing
 _WITHOUT_NAME = methods.EXCHANGE_DECLARE.encode(exchange="", type="fanout", passive=True, nowait=True)
 _BEFORE_NAME, _AFTER_NAME = _WITHOUT_NAME[:6], _WITHOUT_NAME[7:]  # between them is the length of the name: 0
-_NAMED = re.compile(r"no exchange '(.*)' in vhost '", re.DOTALL)
 
 Names = Sequence[str]
 
@@ -163,7 +161,7 @@ class MissingExchanges:
         except ChannelClosedError as error:
             if error.code != NOT_FOUND:
                 raise refusal(self._connection, "looking for exchanges", error) from error
-            return _culprit(str(error), names)
+            return _culprit(error.failure.object, names)
         return frozenset(), ()
 
 
@@ -173,10 +171,10 @@ def _encode(name: str) -> bytes:
     return b"%b%c%b%b" % (_BEFORE_NAME, len(encoded), encoded, _AFTER_NAME)
 
 
-def _culprit(text: str, names: Names) -> tuple[frozenset[str], Names]:
-    named = _NAMED.search(text)
-    if named is not None and named[1] in names:
-        at = names.index(named[1])
+def _culprit(missing: str, names: Names) -> tuple[frozenset[str], Names]:
+    """`missing` is empty if a long name left no room to show it."""
+    if missing in names:
+        at = names.index(missing)
     elif len(names) == 1:
         at = 0
     else:

@@ -11,7 +11,6 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.failures import one_line
 from agent.core.links.reconcile import leads_elsewhere
 from agent.core.links.upstream_steps import Known, Wanted, upstream_queue_name
 from agent.core.model import Binding, ExchangeLink, QueueType
@@ -118,7 +117,8 @@ class ExchangeSession(Session[RunnableExchangeLink]):
             self._connections.flow(ends.source, control.connection.uri, ends.destination, dedicated=self._dedicated)
         )
         wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))
-        self._remember(control, wanted.route)
+        self._runnable.uri = written_uri(link.uris, control.connection)
+        self._runnable.upstream_cluster = control.connection.cluster
         if self._brokers.is_shared:  # others may begin to build at any moment
             self._runnable.built.may_have_rival = True
         building = self._building(control, wanted, first=connecting)
@@ -145,12 +145,6 @@ class ExchangeSession(Session[RunnableExchangeLink]):
     def follow(self) -> None:
         if self._upkeep is not None:
             self._upkeep.rebind(self._runnable.bindings)
-
-    def _remember(self, control: Shared, route: Route) -> None:
-        there, name = control.connection, route.upstream.cluster
-        self._runnable.uri = written_uri(self._runnable.link.uris, there)
-        # As it may be shown: the peer chooses it.
-        self._runnable.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
     def _options(self, queue: str) -> FlowOptions:
         link, settings = self._runnable.link, self._runnable.link.settings

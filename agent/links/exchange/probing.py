@@ -23,7 +23,6 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data import header_table
 from agent.amqp.data.probe import token_of
 from agent.amqp.data.publish_tracker import Counts
-from agent.amqp.failures import one_line
 from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
@@ -82,7 +81,7 @@ class Probing:
         if waited < SILENT * self._interval:
             return ""
         hint = "look for what holds up the link's queue, and at the downstream"
-        why = hint if self._trouble is None else one_line(str(self._trouble))
+        why = hint if self._trouble is None else str(self._trouble)
         return f"no probe has come through for {SILENT * self._interval:g} s: {why}"
 
     @property

@@ -188,7 +188,7 @@ class Removal:
                 self._is_quorum = self._may_cost_connection = True
             return error
         except TimeoutError:
-            return InDoubtError(f"upstream {self._link.upstream}: no answer in {PATIENCE:g} s")
+            return InDoubtError(f"no answer in {PATIENCE:g} s", where=f"upstream {self._link.upstream}")
         return None
 
     async def _demolish(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
@@ -206,7 +206,7 @@ class Removal:
             readings -= 1
             await asyncio.sleep(BETWEEN_READINGS)
         if not readings or not still():
-            raise KeptError(f"{up.where}: queue {queue!r} is kept: the link may be defined again")
+            raise KeptError(f"queue {queue!r} is kept: the link may be defined again", where=up.where)
         # A queue with another consumer is kept: it is used by something else now.
         await upstream_objects.delete_queue(up, queue, if_empty=not self._messages, is_quorum=self._is_quorum)
 
@@ -271,5 +271,5 @@ async def _wait_until_unused(connection: Connection, queue: str) -> None:
     until = loop.time() + UNUSED_WITHIN
     while await count_consumers(connection, queue):
         if loop.time() > until:
-            raise TransientError(f"{connection.where}: queue {queue!r} is kept: it has another consumer")
+            raise TransientError(f"queue {queue!r} is kept: it has another consumer", where=connection.where)
         await asyncio.sleep(FIRST_PAUSE)

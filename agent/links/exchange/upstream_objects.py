@@ -82,8 +82,9 @@ async def _declare_of_type(connection: Connection, name: str, attributes: dict[s
         if closing_code(error) != COMMAND_INVALID:
             raise
         raise PermanentError(
-            f"{connection.where}: exchange {name!r} is missing, and its type {attributes['type']!r} "
-            "is not known there: enable the plugin of that type, or declare the exchange there"
+            f"exchange {name!r} is missing, and its type {attributes['type']!r} is not known there: enable the plugin "
+            "of that type, or declare the exchange there",
+            where=connection.where,
         ) from error
 
 
@@ -97,7 +98,7 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
     standing = await declare(connection, "queue", name, passive=True)
     if isinstance(standing, ChannelClosedError):
         raise refusal(connection, f"looking for queue {name!r}", standing)
-    differing = unlike(str(found))
+    differing = unlike(found.what)
     what = f"another {differing}" if differing else "other arguments"
     return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
 
@@ -144,7 +145,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     if not isinstance(found, ChannelClosedError):
         return
     if found.code == PRECONDITION_FAILED:
-        is_used, has_messages = is_in_use(str(found)), if_empty and is_not_empty(str(found))
+        is_used, has_messages = is_in_use(found.what), if_empty and is_not_empty(found.what)
         if (kept := _kept(connection, name, consumers=is_used, messages=has_messages)) is not None:
             raise kept from found
     raise refusal(connection, f"deleting queue {name!r}", found)
@@ -153,9 +154,9 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
 def _kept(connection: Connection, name: str, *, consumers: int | None, messages: int) -> BrokerError | None:
     """The error if the queue has to be kept; None if it may be deleted."""
     if consumers:
-        return TransientError(f"{connection.where}: queue {name!r} is kept: it has another consumer")
+        return TransientError(f"queue {name!r} is kept: it has another consumer", where=connection.where)
     if messages:
-        return KeptError(f"{connection.where}: queue {name!r} is kept: messages wait in it")
+        return KeptError(f"queue {name!r} is kept: messages wait in it", where=connection.where)
     return None
 
 
@@ -182,9 +183,8 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
             return 0, 1
         raise refusal(connection, f"looking into queue {queue!r}", error) from error
     except (TimeoutError, TransientError) as error:  # brokers close the connection over a queue without a leader
-        raise InDoubtError(
-            f"{connection.where}: queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
-        ) from error
+        what = f"queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
+        raise InDoubtError(what, where=connection.where) from error
     finally:
         channel.leave()
     if got.method is not methods.BASIC_GET_OK:
@@ -244,7 +244,7 @@ class Canary:
         if refused.code == NOT_FOUND:
             raise refusal(self.connection, f"binding exchange {self.name!r} to {self.exchange!r}", refused)
         self.note = (
-            f"{one_line(str(refused))}: {FALLBACK}. Permissions that help: configure and read on "
+            f"{refused.what}: {FALLBACK}. Permissions that help: configure and read on "
             f"'^{names.AGENT_PREFIX}', write on {self.exchange!r}; then restart the link"
         )
         return False

@@ -57,7 +57,7 @@ class UpstreamQueues:
         if found.code != NOT_FOUND:
             raise refusal(connection, f"looking for queue {name!r}", found)
         if like.unusable is not None:
-            raise PermanentError(f"{connection.where}: {undeclarable(name, like)}")
+            raise PermanentError(undeclarable(name, like), where=connection.where)
         attributes = {"durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}
         found = await self._declared(connection, spare, name, attributes)
         if not isinstance(found, ChannelClosedError):
@@ -86,8 +86,9 @@ class UpstreamQueues:
             found = await declare_on_spare(spare, "queue", name, **values)
             if isinstance(found, ConnectionClosedError):
                 raise PermanentError(
-                    f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "
-                    f"it as a transient queue, which it is downstream: declare it upstream as durable ({found})"
+                    f"queue {name!r} is missing, and the broker refuses to declare it as a transient queue, which it "
+                    f"is downstream: declare it upstream as durable ({found})",
+                    where=connection.where,
                 ) from found
             if not isinstance(found, ChannelClosedError):
                 self._takers.add(connection)

@@ -14,7 +14,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination, Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import Opener, declare, ensure_queue
-from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.failures import NOT_FOUND
 from agent.amqp.rpc import attempt, count_messages, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
@@ -160,9 +160,8 @@ class ShovelSession(Session[RunnableShovel]):
         cause = error.__cause__
         if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
             return error
-        advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
-        advised.__cause__, advised.side = cause, error.side
-        return advised
+        advised = f"{error.what}: declare it, or name another dest-exchange; the shovel tries again"
+        return TransientError(advised, where=error.where, cause=error)
 
     async def open(self) -> None:
         """Open the session, without a flow if nothing is to be moved any more."""
@@ -391,9 +390,6 @@ async def _ensure_destination(connection: Connection, destination: ShovelDestina
 def _no_exchange(connection: Connection, exchange: str, error: ChannelClosedError, *, doing: str) -> BrokerError:
     if error.code != NOT_FOUND:
         return refusal(connection, f"{doing} exchange {exchange!r}", error)
-    missing = TransientError(
-        f"{connection.where}: exchange {exchange!r} is missing in vhost {connection.vhost!r}: declare it; "
-        f"the shovel waits for it ({one_line(str(error))})"
-    )
-    missing.__cause__ = error
-    return missing
+    advised = f"declare it; the shovel waits for it ({error.what})"
+    what = f"exchange {exchange!r} is missing in vhost {connection.vhost!r}: {advised}"
+    return TransientError(what, where=connection.where, cause=error)

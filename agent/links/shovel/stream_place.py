@@ -19,7 +19,7 @@ import structlog
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import Opener, ensure_queue
-from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.failures import NOT_FOUND
 from agent.amqp.publisher import NoQueueError, Publisher
 from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
@@ -151,17 +151,13 @@ class StreamPlace:
                     return None
                 raise refusal(connection, f"reading in {self.queue!r} how far the stream is copied", error) from error
             except TransientError as error:
-                raise TransientError(
-                    f"{connection.where}: queue {self.queue!r} doesn't show how far the stream is copied; the shovel "
-                    f"tries again: {one_line(str(error))}"
-                ) from error
+                what = f"queue {self.queue!r} doesn't show how far the stream is copied; the shovel tries again"
+                raise TransientError(f"{what}: {error.what}", where=connection.where) from error
             finally:
                 channel.leave()
         if counted["messages"] or counted["consumers"]:
-            raise TransientError(
-                f"{connection.where}: somebody else looks into queue {self.queue!r}, which holds how far the stream is "
-                "copied; the shovel tries again"
-            )
+            what = f"somebody else looks into queue {self.queue!r}, which holds how far the stream is copied"
+            raise TransientError(f"{what}; the shovel tries again", where=connection.where)
         return None
 
     def _parsed(self, record: bytes, where: str) -> int | None:
@@ -174,8 +170,9 @@ class StreamPlace:
             case {"stream": str(stream), "offset": int(offset)} if BEFORE_ALL <= offset < LARGEST_OFFSET:
                 return offset if stream == self._stream else None
         raise PermanentError(
-            f"{where}: queue {self.queue!r} holds a message that isn't the agent's: delete the queue, and the shovel "
-            f"begins at its {STREAM_OFFSET} again"
+            f"queue {self.queue!r} holds a message that isn't the agent's: delete the queue, and the shovel begins at "
+            f"its {STREAM_OFFSET} again",
+            where=where,
         )
 
     async def _check(self, connection: Connection, place: int) -> None:
@@ -189,14 +186,16 @@ class StreamPlace:
             self._absent = place if first is None and of_last is not None and of_last <= place else None
         if self._absent == place:
             raise TransientError(
-                f"{connection.where}: stream {self._stream!r} ends before offset {place}, up to which it was copied: "
-                f"was it deleted and declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then "
-                f"it begins at its {STREAM_OFFSET}. If a replica was only late, restart the shovel"
+                f"stream {self._stream!r} ends before offset {place}, up to which it was copied: was it deleted and "
+                f"declared again? Pause the shovel, delete queue {self.queue!r}, and resume: then it begins at its "
+                f"{STREAM_OFFSET}. If a replica was only late, restart the shovel",
+                where=connection.where,
             )
         if first is None:
             raise TransientError(
-                f"{connection.where}: stream {self._stream!r} delivers nothing at offset {place}, up to which it was "
-                f"copied, within {COMES_WITHIN:g} s; the shovel tries again"
+                f"stream {self._stream!r} delivers nothing at offset {place}, up to which it was copied, within "
+                f"{COMES_WITHIN:g} s; the shovel tries again",
+                where=connection.where,
             )
         if first > place + 1:
             self._missed = (
@@ -269,7 +268,7 @@ class StreamPlace:
     def _note_unremembered(self, error: BrokerError) -> None:
         self._unremembered = (
             f"how far the stream is copied can't be remembered in queue {self.queue!r}, so a restart of the agent may "
-            f"copy it again from the {STREAM_OFFSET} of the definition: {one_line(str(error))}"
+            f"copy it again from the {STREAM_OFFSET} of the definition: {error}"
         )
         self._on_noted()
 

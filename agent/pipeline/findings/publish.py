@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
-from agent.pipeline.findings import availability, failures, traffic
+from agent.pipeline.findings import failures, time_spent, traffic
 from agent.pipeline.findings.model import ClusterMove, Disruption, LinkTime, ReportFindings, StandbyTime, TimeSpent
 from agent.pipeline.findings.report_tables import ReportTables
 from agent.pipeline.page.document import page
@@ -61,24 +61,24 @@ def gather(tables: ReportTables, lines: Mapping[str, int]) -> ReportFindings:
     spark, zone, link_filter = tables.spark, str(tables.zone), str(tables.link_filter)
     whole, by_group, links, pairs, failed, flow, (judged, budgets), totals, stood, moved = in_parallel(
         spark,
-        lambda: availability.fleet(tables),
-        lambda: availability.groups(tables, most=GROUPS_SHOWN),
-        lambda: availability.worst_links(tables, most=LINKS_SHOWN),
+        lambda: time_spent.fleet(tables),
+        lambda: time_spent.groups(tables, most=GROUPS_SHOWN),
+        lambda: time_spent.worst_links(tables, most=LINKS_SHOWN),
         lambda: traffic.edges(tables, most=EDGES_SHOWN),
         lambda: failures.failures(tables, outages=OUTAGES_SHOWN, incidents=INCIDENTS_SHOWN),
         lambda: traffic.traffic(tables),
-        lambda: (availability.objectives(tables), availability.worst_budgets(tables, most=BUDGETS_SHOWN)),
+        lambda: (time_spent.objectives(tables), time_spent.worst_budgets(tables, most=BUDGETS_SHOWN)),
         lambda: traffic.account(tables),
-        lambda: availability.standbys(tables, most=GROUPS_SHOWN),
+        lambda: time_spent.standbys(tables, most=GROUPS_SHOWN),
         lambda: traffic.moves(tables, most=GROUPS_SHOWN),
     )
     if not whole.links:
         return ReportFindings(tables.within, zone, lines, whole, link_filter=link_filter)
     drawn, *heat_maps = in_parallel(
         spark,
-        lambda: availability.timelines(tables, links, slots=SLOTS),
-        lambda: availability.heat_map_of_edges(tables, pairs.busiest),
-        lambda: availability.heat_map_of_links(tables, links),
+        lambda: time_spent.timelines(tables, links, slots=SLOTS),
+        lambda: time_spent.heat_map_of_edges(tables, pairs.busiest),
+        lambda: time_spent.heat_map_of_links(tables, links),
     )
     return ReportFindings(
         tables.within, zone, lines, whole, links, failed, SLOTS, drawn, tuple(heat_maps), flow, pairs, judged,

@@ -19,7 +19,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import attempt
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, Permit, StoodStillError
@@ -305,11 +305,11 @@ class LeaseChannel:
         self.put_token(slot, token or Token().encode())
 
     def _refused(self, error: ChannelClosedError, *, is_opening: bool) -> BrokerError:
-        found = refusal(self._connection, "sharing links with other agents of the group", error)
+        where, doing = self._connection.where, "sharing links with other agents of the group"
         if error.code != ACCESS_REFUSED or not is_opening:
-            return TransientError(str(found), facts=found.facts)
+            return TransientError(error.what, where=where, doing=doing, cause=error)
         advice = f"grant configure, write and read on '^{AGENT_PREFIX}' in vhost {self._connection.vhost!r}"
-        return LeasesRefusedError(f"{found}; {advice}")
+        return LeasesRefusedError(f"{error.what}; {advice}", where=where, doing=doing, cause=error)
 
 
 async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.Call]:
@@ -336,9 +336,8 @@ silent."""
 
 def no_lease(why: str, cause: BrokerError) -> TransientError:
     """The error of links whose lease is lost: leases are in the downstream."""
-    error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
-    error.__cause__, error.side = cause, Side.DOWNSTREAM
-    return error
+    what = f"downstream {why}: the lease of links is lost, and another agent may run them"
+    return TransientError(what, side=Side.DOWNSTREAM, cause=cause)
 
 
 class LeaseDeadline:

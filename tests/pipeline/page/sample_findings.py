@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.pipeline.findings.availability import unit
 from agent.pipeline.findings.model import (
     BudgetUse,
     ClusterEdge,
@@ -26,6 +25,7 @@ from agent.pipeline.findings.model import (
     Traffic,
     TrafficStep,
 )
+from agent.pipeline.findings.time_spent import unit
 from agent.pipeline.findings.traffic import step_length
 from agent.pipeline.schema import SECOND, Bucket
 from agent.pipeline.window import Bounds, micros

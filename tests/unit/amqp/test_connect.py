@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import socket
 import ssl
 from collections.abc import Mapping
@@ -239,6 +240,12 @@ def test_where_none_answers_each_is_named() -> None:
             await Addresses({"a": NEVER, "b": OSError("refused"), "c": NEVER}).first(step=20.0, within=60.0)
         with pytest.raises(TimeoutError, match=r"^no answer of a within 3 s$"):
             await Addresses({"a": NEVER}).first(step=20.0, within=3.0)
+        refused = {each: OSError(errno.ECONNREFUSED, f"Connect call failed ({each!r}, 5672)") for each in "ab"}
+        with pytest.raises(ConnectionRefusedError):
+            await Addresses({**refused}).first(step=20.0, within=60.0)
+        unreached = {"c": OSError(errno.EHOSTUNREACH, "Connect call failed ('c', 5672)")}
+        with pytest.raises(OSError, match=r"^Connection refused; No route to host$"):
+            await Addresses({**refused, **unreached}).first(step=20.0, within=60.0)
 
     in_virtual_time(live())
 

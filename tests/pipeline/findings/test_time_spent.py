@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from agent.pipeline.findings.availability import objectives, shown_periods
 from agent.pipeline.findings.report_tables import IDENTITY, ReportTables
+from agent.pipeline.findings.time_spent import objectives, shown_periods
 from agent.pipeline.schema import SECOND
 from agent.pipeline.spark import literal_table
 from agent.pipeline.window import Bounds
