@@ -17,7 +17,7 @@ from agent.amqp.data.rewriting import Chooser, Rewriter, with_rules
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import refused_while
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.amqp.wire.refusal_texts import is_consumed_by_another, largest_taken
@@ -346,11 +346,8 @@ class Flow:
     # While it runs
 
     async def _ask_for_confirms(self, into: Channel) -> None:
-        with happening_on(Side.DOWNSTREAM):
-            try:
-                await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-            except ChannelClosedError as error:
-                raise refusal(self._down, "asking for confirms", error) from error
+        with happening_on(Side.DOWNSTREAM), refused_while(self._down, "asking for confirms"):
+            await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
 
     def better_prefetch(self, now: float) -> int | None:
         """The prefetch to change to, if another suits what went through since the last call; None otherwise. Call it

@@ -14,7 +14,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.failures import PRECONDITION_FAILED, one_line
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import look_at_queue, refusal, refused_while
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method
@@ -79,12 +79,8 @@ class Binder:
     async def depth(self, queue: str) -> int:
         """The number of messages that are ready in a queue."""
         async with self._channels.borrow() as channel:
-            try:
-                answer = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-            except ChannelClosedError as error:
-                raise refusal(self._connection, f"looking for queue {queue!r}", error) from error
-        messages: int = answer["messages"]
-        return messages
+            with refused_while(self._connection, f"looking for queue {queue!r}"):
+                return int((await look_at_queue(channel, queue))["messages"])
 
     async def _each(self, method: Method, answer: Method, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         left_out: list[LeftOut] = []

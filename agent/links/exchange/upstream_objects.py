@@ -18,7 +18,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
-from agent.amqp.rpc import attempt, demand, refusal
+from agent.amqp.rpc import attempt, demand, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
@@ -171,9 +171,9 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
     try:
         async with asyncio.timeout(LEADER_PATIENCE):
             before, got, counted = await asyncio.gather(
-                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
+                look_at_queue(channel, queue),
                 channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue),
-                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
+                look_at_queue(channel, queue),
             )
     except ChannelClosedError as error:
         if error.code == NOT_FOUND:

@@ -21,7 +21,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import Opener, ensure_queue
 from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import attempt, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, Message
 from agent.amqp.wire.properties import Properties, encode
@@ -144,8 +144,7 @@ class StreamPlace:
                 got = await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=self.queue)
                 if got.method is methods.BASIC_GET_OK:
                     return found[0]
-                asked = {"queue": self.queue, "passive": True}
-                counted = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **asked)
+                counted = await look_at_queue(channel, self.queue)
             except ChannelClosedError as error:
                 if error.code == NOT_FOUND:
                     return None

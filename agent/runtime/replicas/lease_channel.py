@@ -19,7 +19,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import attempt, look_at_queue, refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, Permit, StoodStillError
@@ -185,7 +185,7 @@ class LeaseChannel:
             for first in range(0, slots.SLOTS, _AT_ONCE):
                 await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
             bound = [self._bind(slot) for slot in range(slots.SLOTS)]
-            declared = [self._look_at(slot) for slot in range(slots.SLOTS)]
+            declared = [look_at_queue(self._channel, self._queue(slot)) for slot in range(slots.SLOTS)]
             consuming = [self._consume(slot) for slot in range(slots.SLOTS)]
             found = await _all(declared)
             await _all((*bound, *consuming))
@@ -221,9 +221,6 @@ class LeaseChannel:
             methods.QUEUE_BIND, methods.QUEUE_BIND_OK,
             queue=self._queue(slot), exchange=slots.lease_exchange(self._group), routing_key=str(slot),
         )  # fmt: skip
-
-    def _look_at(self, slot: int) -> asyncio.Future[methods.Call]:
-        return self._channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue(slot), passive=True)
 
     def _consume(self, slot: int) -> asyncio.Future[methods.Call]:
         """Consume under a new tag each time: a token that is still on its way to a cancelled consumer gives no slot."""
