@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import accepted, attempt
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
@@ -79,6 +79,39 @@ async def declare_on_spare(
             if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == _INTERNAL_ERROR:
                 return error.__cause__
             raise
+
+
+async def look(
+    connection: Connection, kind: Kind, name: str, *, spare: Opener | None, **values: Any
+) -> Call | ChannelClosedError:
+    """What a passive declare shows of a name of any length; a refusal only if it is missing. Raises BrokerError."""
+    found = await declare_any(connection, kind, name, spare=spare, passive=True, **values)
+    is_missing = isinstance(found, ChannelClosedError) and found.code == NOT_FOUND
+    return found if is_missing else accepted(connection, f"looking for {kind} {name!r}", found)
+
+
+async def exists(connection: Connection, kind: Kind, name: str, *, spare: Opener) -> bool:
+    values = {"type": "fanout"} if kind == "exchange" else {}
+    return not isinstance(await look(connection, kind, name, spare=spare, **values), ChannelClosedError)
+
+
+async def ensure(
+    connection: Connection,
+    kind: Kind,
+    name: str,
+    *,
+    spare: Opener,
+    declaring: Callable[[], Awaitable[Call | ChannelClosedError]],
+) -> bool:
+    """Use what exists as it is; declare what is missing, and return True if it was. Raises BrokerError."""
+    if await exists(connection, kind, name, spare=spare):
+        return False
+    found = await declaring()
+    is_unlike = isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
+    if is_unlike and await exists(connection, kind, name, spare=spare):
+        return False  # it was declared by another meanwhile, with other attributes: those count
+    accepted(connection, f"declaring the missing {kind} {name!r}", found)
+    return True
 
 
 def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:
@@ -225,17 +258,14 @@ async def ensure_queue(
     `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
     """
     queue = wanted.queue
-    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
+    found = await look(connection, "queue", queue, spare=spare)
     if not isinstance(found, ChannelClosedError):
         return QueueFound(found["messages"], found["consumers"])
-    if found.code != NOT_FOUND:
-        raise refusal(connection, f"looking for queue {queue!r}", found)
     if wanted.is_predeclared:
         raise TransientError(
             f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
             f"exists: declare it, or leave out {key}; the shovel waits for it"
         ) from found
     found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
-    if isinstance(found, ChannelClosedError):
-        raise refusal(connection, f"declaring queue {queue!r}", found)
-    return QueueFound(found["messages"], found["consumers"], was_missing=True)
+    declared = accepted(connection, f"declaring queue {queue!r}", found)
+    return QueueFound(declared["messages"], declared["consumers"], was_missing=True)

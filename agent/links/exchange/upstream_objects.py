@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
+from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, ensure, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
-from agent.amqp.rpc import attempt, demand, look_at_queue, refusal
+from agent.amqp.rpc import accepted, attempt, demand, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
@@ -38,23 +38,12 @@ LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 
 
-async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
-    found = await declare_any(connection, "exchange", name, spare=spare, type="fanout", passive=True)
-    if not isinstance(found, ChannelClosedError):
-        return True
-    if found.code != NOT_FOUND:
-        raise refusal(connection, f"looking for exchange {name!r}", found)
-    return False
-
-
 async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
     """Declare the upstream exchange with the downstream's type and attributes if it is missing; return True if it was.
 
     An old broker closes the whole connection over a type that it doesn't know: such a type is tried on a `spare`
     connection.
     """
-    if await exists(connection, name, spare=spare):
-        return False
     attributes = {
         "type": like.type,
         "durable": like.durable,
@@ -62,17 +51,15 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
         "internal": like.internal,
         "arguments": like.arguments,
     }
-    is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
-    if is_known or not is_harmless(connection, "exchange", name, passive=False):
-        found = await declare_any(connection, "exchange", name, spare=spare, **attributes)
-    else:
+
+    async def declare_missing() -> Call | ChannelClosedError:
+        is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
+        if is_known or not is_harmless(connection, "exchange", name, passive=False):
+            return await declare_any(connection, "exchange", name, spare=spare, **attributes)
         async with await spare() as spared:
-            found = await _declare_of_type(spared, name, attributes)
-    if not isinstance(found, ChannelClosedError):
-        return True
-    if found.code == PRECONDITION_FAILED and await exists(connection, name, spare=spare):
-        return False  # it was declared by another meanwhile, with other attributes: those count
-    raise refusal(connection, f"declaring the missing exchange {name!r}", found)
+            return await _declare_of_type(spared, name, attributes)
+
+    return await ensure(connection, "exchange", name, spare=spare, declaring=declare_missing)
 
 
 async def _declare_of_type(connection: Connection, name: str, attributes: dict[str, Any]) -> Call | ChannelClosedError:
@@ -94,9 +81,8 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
         return found["consumers"], ""
     if found.code != PRECONDITION_FAILED:
         raise refusal(connection, f"declaring queue {name!r}", found)
-    standing = await declare(connection, "queue", name, passive=True)
-    if isinstance(standing, ChannelClosedError):
-        raise refusal(connection, f"looking for queue {name!r}", standing)
+    seen = await declare(connection, "queue", name, passive=True)
+    standing = accepted(connection, f"looking for queue {name!r}", seen)
     differing = unlike(str(found))
     what = f"another {differing}" if differing else "other arguments"
     return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
@@ -116,8 +102,7 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
         if found.code not in {PRECONDITION_FAILED, COMMAND_INVALID}:
             raise refusal(connection, f"declaring exchange {name!r}", found)
     found = await declare(connection, "exchange", name, type=FALLBACK_TYPE, arguments=(PURPOSE,), **common)
-    if isinstance(found, ChannelClosedError):
-        raise refusal(connection, f"declaring exchange {name!r}", found)
+    accepted(connection, f"declaring exchange {name!r}", found)
     return False
 
 
