@@ -32,7 +32,7 @@ from agent.core.replicas.sharing import LEASE, Sharing
 from agent.core.replicas.slots import Token
 from agent.core.rules.names import AGENT_PREFIX
 from agent.errors import AgentError, BrokerError, PermanentError, Side, TransientError
-from agent.tasks import GuardedTasks
+from agent.tasks import GuardedTasks, retrieve
 
 _MESSAGES: Final = "messages"
 _EXPIRES: Final = 30 * 24 * 3600 * 1000  # milliseconds without any agent
@@ -234,14 +234,14 @@ class LeaseChannel:
         """Pass a slot on to the replica that has waited for longest, and wait for it again behind all others."""
         if self._is_usable and slot in self._tags:
             self.leave(slot, delivery)
-            self._consume(slot).add_done_callback(_retrieve)
+            self._consume(slot).add_done_callback(retrieve)
 
     def leave(self, slot: int, delivery: int | None) -> None:
         """Pass a slot on, if it was held by this delivery, and stop waiting for it."""
         tag = self._tags.pop(slot, None)
         if tag is None or not self._is_usable:
             return
-        self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag).add_done_callback(_retrieve)
+        self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag).add_done_callback(retrieve)
         if delivery is not None:
             self._channel.send(methods.BASIC_NACK, delivery_tag=delivery, requeue=True)
 
@@ -316,12 +316,6 @@ async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.
         if isinstance(each, BaseException):
             raise each
     return [each for each in found if not isinstance(each, BaseException)]
-
-
-def _retrieve(answer: asyncio.Future[methods.Call]) -> None:
-    """Retrieve the error of a response. Where it failed, so has the channel, which is watched."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 TICK: Final = 0.25
