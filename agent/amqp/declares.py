@@ -35,10 +35,7 @@ _UNASKED = "its name is too long for a broker to say that it is missing"
 
 Opener: TypeAlias = Callable[[], Awaitable[Connection]]
 Kind: TypeAlias = Literal["queue", "exchange"]
-_METHODS: Final = {
-    "queue": (methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK),
-    "exchange": (methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK),
-}
+_METHODS: Final = {"queue": methods.QUEUE_DECLARE, "exchange": methods.EXCHANGE_DECLARE}
 
 _AT_ONCE = 256  # a refusal closes its channel, so each request has its own
 _SPARES = 8
@@ -46,9 +43,8 @@ _SPARES = 8
 
 async def declare(connection: Connection, kind: Kind, name: str, **values: Any) -> Call | ChannelClosedError:
     """Declare a queue or an exchange; return the broker's response, or its refusal."""
-    method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name, **values}
-    return await attempt(connection, method, answer, **named)
+    return await attempt(connection, _METHODS[kind], **named)
 
 
 async def declare_any(
@@ -187,11 +183,10 @@ async def probe(
 
 async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call | ChannelClosedError:
     """Ask on a new channel, and return once its number is free again: the broker allows only so many."""
-    method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name}
     channel = connection.wire.begin_channel()
     try:
-        call = await channel.ask(method, answer, passive=True, **named)
+        call = await channel.ask(_METHODS[kind], passive=True, **named)
         await channel.close()
     except ChannelClosedError as error:
         return error

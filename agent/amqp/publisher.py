@@ -45,7 +45,7 @@ class Publisher:
 
     async def open(self) -> None:
         with refused_while(self._connection, "asking for confirms"):
-            await self._channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            await self._channel.ask(methods.CONFIRM_SELECT)
 
     async def publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
         """Publish a message and return once the broker has confirmed that it is in a queue; raise BrokerError if it

@@ -72,9 +72,8 @@ class QueueBrowser:
             ready = (await look_at_queue(channel, self._queue))["messages"]
             self._count, self.has_more = min(ready, self._most), ready > self._most
             if self._count:
-                await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
-                consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
-                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+                await channel.ask(methods.BASIC_QOS, prefetch_count=self._count)
+                await channel.ask(methods.BASIC_CONSUME, queue=self._queue, consumer_tag=CONSUMER)
         except ChannelClosedError as error:
             if error.code != NOT_FOUND:
                 raise refusal(self._connection, f"looking into queue {self._queue!r}", error) from error
@@ -189,9 +188,8 @@ class QueueHead:
         """A consumer of its own for each, which ends before anything is acknowledged."""
         before = len(self._tags)
         wanted = before + count
-        await self._channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=count)
-        consumed = {"queue": self._queue, "consumer_tag": tag}
-        await self._channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+        await self._channel.ask(methods.BASIC_QOS, prefetch_count=count)
+        await self._channel.ask(methods.BASIC_CONSUME, queue=self._queue, consumer_tag=tag)
         try:
             while len(self._tags) < wanted and not self._channel.closed.done():
                 self._arrived.clear()
@@ -199,7 +197,7 @@ class QueueHead:
                     await self._arrived.wait()
         except TimeoutError:
             pass  # another consumer has taken them
-        await self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        await self._channel.ask(methods.BASIC_CANCEL, consumer_tag=tag)
         if len(self._tags) > before:
             if not self._last_tags:
                 self._counts_ours = bool((await look_at_queue(self._channel, self._queue))["consumers"])

@@ -16,20 +16,20 @@ from agent.amqp.wire.methods import Call, Method
 from agent.errors import BrokerError, PermanentError, TransientError
 
 
-async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
+async def attempt(connection: Connection, method: Method, **values: Any) -> Call | ChannelClosedError:
     """Make one request on its own channel, which a refusal closes; return the response or the refusal."""
     channel = connection.wire.begin_channel()
     try:
-        return await channel.ask(method, answer, **values)
+        return await channel.ask(method, **values)
     except ChannelClosedError as error:
         return error
     finally:
         channel.leave()
 
 
-async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
+async def demand(connection: Connection, doing: str, method: Method, **values: Any) -> Call:
     """Make one request and return the response; raise BrokerError if it is refused."""
-    return accepted(connection, doing, await attempt(connection, method, answer, **values))
+    return accepted(connection, doing, await attempt(connection, method, **values))
 
 
 def accepted(connection: Connection, doing: str, found: Call | ChannelClosedError) -> Call:
@@ -59,12 +59,12 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
 def look_at_queue(channel: Channel, queue: str) -> asyncio.Future[Call]:
     """Ask for the numbers of its `messages` that are ready and of its `consumers`; changes nothing, and works without
     statistics."""
-    return channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    return channel.ask(methods.QUEUE_DECLARE, queue=queue, passive=True)
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:
     """The number of consumers of the queue; 0 if it doesn't exist."""
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    found = await attempt(connection, methods.QUEUE_DECLARE, queue=queue, passive=True)
     if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
         return 0
     return int(accepted(connection, f"looking for queue {queue!r}", found)["consumers"])

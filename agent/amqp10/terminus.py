@@ -60,7 +60,7 @@ async def ask_for_address(
     if connection.server.product == RABBITMQ and not connection.server.shows_queues and _declares(terminus):
         return None
     named = {"queue": shortened(terminus.address), "passive": passive}
-    answer = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
+    answer = await attempt(connection, methods.QUEUE_DECLARE, **named)
     is_hidden = isinstance(answer, ChannelClosedError) and answer.code in {ACCESS_REFUSED, RESOURCE_ERROR}
     return None if is_hidden and passive and terminus.is_source and connection.server.shows_queues else answer
 

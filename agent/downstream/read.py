@@ -120,7 +120,6 @@ async def _declare(connection: Connection, exchange: Exchange) -> None:
     channel = await connection.channel()
     await channel.ask(
         methods.EXCHANGE_DECLARE,
-        methods.EXCHANGE_DECLARE_OK,
         exchange=exchange.name,
         type=exchange.type,
         durable=exchange.durable,

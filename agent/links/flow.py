@@ -220,7 +220,7 @@ class Flow:
                 continue
             with suppress(BrokerError):  # the channel's end ends the flow
                 # Sets what is set already; most other questions would change something.
-                await out.ask_soon(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._window.current)
+                await out.ask_soon(methods.BASIC_QOS, prefetch_count=self._window.current)
                 self.acknowledged_for_sure = sent
 
     @property
@@ -347,7 +347,7 @@ class Flow:
 
     async def _ask_for_confirms(self, into: Channel) -> None:
         with happening_on(Side.DOWNSTREAM), refused_while(self._down, "asking for confirms"):
-            await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            await into.ask(methods.CONFIRM_SELECT)
 
     def better_prefetch(self, now: float) -> int | None:
         """The prefetch to change to, if another suits what went through since the last call; None otherwise. Call it

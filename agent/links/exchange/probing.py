@@ -148,8 +148,8 @@ class Probing:
         channel.on_message = self._arrived
         own = {"queue": self._private, "exclusive": True}
         with refused_while(self._down, "declaring a queue for probes"), happening_on(Side.DOWNSTREAM):
-            await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, auto_delete=True, **own)
-            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, no_ack=True, **own)
+            await channel.ask(methods.QUEUE_DECLARE, auto_delete=True, **own)
+            await channel.ask(methods.BASIC_CONSUME, no_ack=True, **own)
         self._is_listening = True
 
     async def _look(self, upstream: Connection, channel: Channel) -> None:

@@ -107,8 +107,7 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
 
 
 async def delete_exchange(connection: Connection, name: str) -> None:
-    doing = f"deleting exchange {name!r}"
-    await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
+    await demand(connection, f"deleting exchange {name!r}", methods.EXCHANGE_DELETE, exchange=name)
 
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
@@ -125,7 +124,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
             raise kept
         if consumers is not None:
             conditions = {}
-    found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name, **conditions)
+    found = await attempt(connection, methods.QUEUE_DELETE, queue=name, **conditions)
     if not isinstance(found, ChannelClosedError):
         return
     if found.code == PRECONDITION_FAILED:
@@ -157,7 +156,7 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
         async with asyncio.timeout(LEADER_PATIENCE):
             before, got, counted = await asyncio.gather(
                 look_at_queue(channel, queue),
-                channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue),
+                channel.ask(methods.BASIC_GET, queue=queue),
                 look_at_queue(channel, queue),
             )
     except ChannelClosedError as error:
@@ -179,8 +178,7 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
-    doing = f"binding queue {queue!r}"
-    await demand(connection, doing, methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+    await demand(connection, f"binding queue {queue!r}", methods.QUEUE_BIND, queue=queue, exchange=exchange)
 
 
 FALLBACK: Final = "bindings are bound again every 25 s instead, to notice that the upstream exchange was deleted"
@@ -242,8 +240,7 @@ class Canary:
         """
         if self.name is None:
             return False
-        values = {"exchange": self.name, "if_unused": True}
-        found = await attempt(self.connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, **values)
+        found = await attempt(self.connection, methods.EXCHANGE_DELETE, exchange=self.name, if_unused=True)
         return isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
 
     async def remove(self) -> None:
@@ -255,9 +252,8 @@ class Canary:
         return the refusal, if any."""
         channel = self.connection.wire.begin_channel()
         attributes = {"type": "fanout", "durable": True, "auto_delete": True, "internal": True}
-        declared = channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, **attributes)
-        binding = {"destination": self.exchange, "source": name}
-        bound = channel.ask(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, **binding)
+        declared = channel.ask(methods.EXCHANGE_DECLARE, exchange=name, **attributes)
+        bound = channel.ask(methods.EXCHANGE_BIND, destination=self.exchange, source=name)
         try:
             await declared
             await bound
