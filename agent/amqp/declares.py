@@ -65,14 +65,14 @@ async def declare_any(
 
 
 async def declare_on_spare(
-    opener: Opener, kind: Kind, name: str, **values: Any
+    opener: Opener, kind: Kind, name: str, *, closing: int = _INTERNAL_ERROR, **values: Any
 ) -> Call | ChannelClosedError | ConnectionClosedError:
-    """Like `declare`, on a separate connection, which the broker may close as its refusal."""
+    """Like `declare`, on a separate connection, which the broker may close with this code as its refusal."""
     async with await opener() as apart:
         try:
             return await declare(apart, kind, name, **values)
         except BrokerError as error:
-            if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == _INTERNAL_ERROR:
+            if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == closing:
                 return error.__cause__
             raise
 
@@ -115,11 +115,6 @@ def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool)
     if passive:
         return names.can_be_asked_for(name, connection.vhost, kind=kind)
     return names.can_be_declared(name, connection.vhost)
-
-
-def closing_code(error: BrokerError) -> int | None:
-    """The code with which the broker closed the connection; None if that isn't the cause of the error."""
-    return error.__cause__.code if isinstance(error.__cause__, ConnectionClosedError) else None
 
 
 class Presence(StrEnum):

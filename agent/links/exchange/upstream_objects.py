@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, ensure, is_harmless
+from agent.amqp.declares import COMMAND_INVALID, Opener, declare, declare_any, declare_on_spare, ensure, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
 from agent.amqp.rpc import accepted, attempt, demand, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.refusal_texts import is_in_use, is_not_empty, unlike
 from agent.core.addresses.uri import AmqpUri
@@ -56,22 +57,15 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
         is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
         if is_known or not is_harmless(connection, "exchange", name, passive=False):
             return await declare_any(connection, "exchange", name, spare=spare, **attributes)
-        async with await spare() as spared:
-            return await _declare_of_type(spared, name, attributes)
+        found = await declare_on_spare(spare, "exchange", name, closing=COMMAND_INVALID, **attributes)
+        if isinstance(found, ConnectionClosedError):
+            raise PermanentError(
+                f"{connection.where}: exchange {name!r} is missing, and its type {like.type!r} "
+                "is not known there: enable the plugin of that type, or declare the exchange there"
+            ) from found
+        return found
 
     return await ensure(connection, "exchange", name, spare=spare, declaring=declare_missing)
-
-
-async def _declare_of_type(connection: Connection, name: str, attributes: dict[str, Any]) -> Call | ChannelClosedError:
-    try:
-        return await declare(connection, "exchange", name, **attributes)
-    except BrokerError as error:
-        if closing_code(error) != COMMAND_INVALID:
-            raise
-        raise PermanentError(
-            f"{connection.where}: exchange {name!r} is missing, and its type {attributes['type']!r} "
-            "is not known there: enable the plugin of that type, or declare the exchange there"
-        ) from error
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
