@@ -29,7 +29,7 @@ from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Exchange, LinkSettings
 from agent.core.rules import names
-from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
+from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, like_exchange, queue_arguments
 from agent.core.rules.hops import GroupedBinding, Site
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.exchange.binder import LeftOut
@@ -45,15 +45,9 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
     An old broker closes the whole connection over a type that it doesn't know: such a type is tried on a `spare`
     connection.
     """
-    attributes = {
-        "type": like.type,
-        "durable": like.durable,
-        "auto_delete": like.auto_delete,
-        "internal": like.internal,
-        "arguments": like.arguments,
-    }
 
     async def declare_missing() -> Call | ChannelClosedError:
+        attributes = like_exchange(like)
         is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
         if is_known or not is_harmless(connection, "exchange", name, passive=False):
             return await declare_any(connection, "exchange", name, spare=spare, **attributes)
