@@ -176,6 +176,12 @@ def report_unforeseen(ended: Iterable[asyncio.Future[Any]], *, but: BaseExceptio
             each.get_loop().call_exception_handler({"message": message, "exception": error, "future": each})
 
 
+def retrieve(ended: asyncio.Future[Any]) -> None:
+    """Take the error, which is shown elsewhere, where nobody may wait for it: asyncio doesn't log it then."""
+    if not ended.cancelled():
+        ended.exception()
+
+
 def _has_failed(task: asyncio.Future[None]) -> bool:
     return task.cancelled() or task.exception() is not None
 

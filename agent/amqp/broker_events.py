@@ -86,17 +86,13 @@ class EventReader:
         channel.on_message = self._arrived.put_nowait
         channel.on_cancel = self._cancel
         channel.closed.add_done_callback(lambda _: self._arrived.put_nowait(None))
-        channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=_PREFETCH)
+        channel.ask(methods.BASIC_QOS, prefetch_count=_PREFETCH)
         limit = (("x-max-length", fields.long(_MAX_LENGTH)),)
-        declared = await channel.ask(
-            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True, auto_delete=True, arguments=limit
-        )
+        declared = await channel.ask(methods.QUEUE_DECLARE, exclusive=True, auto_delete=True, arguments=limit)
         queue = declared["queue"]
         for key in keys:
-            channel.ask(
-                methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=EVENT_EXCHANGE, routing_key=key
-            )
-        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, exclusive=True)
+            channel.ask(methods.QUEUE_BIND, queue=queue, exchange=EVENT_EXCHANGE, routing_key=key)
+        await channel.ask(methods.BASIC_CONSUME, queue=queue, exclusive=True)
 
     def _cancel(self, _: str) -> None:
         self._cancelled = True

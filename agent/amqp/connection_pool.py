@@ -15,7 +15,7 @@ from typing import Final, Self
 from agent.amqp.connect import Connection
 from agent.amqp.wire.channel import Channel
 from agent.errors import BrokerError
-from agent.tasks import GuardedTasks, UnexpectedErrors
+from agent.tasks import GuardedTasks, UnexpectedErrors, retrieve
 
 COUNTERS: Final = 4
 
@@ -113,7 +113,7 @@ class Pool:
             while (shared := self._with_room(group)) is None:
                 if group.opening is None:
                     group.opening = asyncio.create_task(self._open(key, group, opener))
-                    group.opening.add_done_callback(_retrieve)
+                    group.opening.add_done_callback(retrieve)
                 opened = await asyncio.shield(group.opening)
                 if opened.connection.is_closed:  # it was never used, and the next would end the same way
                     raise self._failed(group, opened.connection.wire.closed.result())
@@ -211,9 +211,3 @@ class Pool:
         if shared.connection.wire.is_spoiled:
             return 0
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))
-
-
-def _retrieve(opening: asyncio.Task[Shared]) -> None:
-    """Retrieve the error if no user waits any more, so that asyncio doesn't log it."""
-    if not opening.cancelled():
-        opening.exception()

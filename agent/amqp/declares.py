@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import accepted, attempt
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
@@ -35,10 +35,7 @@ _UNASKED = "its name is too long for a broker to say that it is missing"
 
 Opener: TypeAlias = Callable[[], Awaitable[Connection]]
 Kind: TypeAlias = Literal["queue", "exchange"]
-_METHODS: Final = {
-    "queue": (methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK),
-    "exchange": (methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK),
-}
+_METHODS: Final = {"queue": methods.QUEUE_DECLARE, "exchange": methods.EXCHANGE_DECLARE}
 
 _AT_ONCE = 256  # a refusal closes its channel, so each request has its own
 _SPARES = 8
@@ -46,9 +43,8 @@ _SPARES = 8
 
 async def declare(connection: Connection, kind: Kind, name: str, **values: Any) -> Call | ChannelClosedError:
     """Declare a queue or an exchange; return the broker's response, or its refusal."""
-    method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name, **values}
-    return await attempt(connection, method, answer, **named)
+    return await attempt(connection, _METHODS[kind], **named)
 
 
 async def declare_any(
@@ -69,16 +65,49 @@ async def declare_any(
 
 
 async def declare_on_spare(
-    opener: Opener, kind: Kind, name: str, **values: Any
+    opener: Opener, kind: Kind, name: str, *, closing: int = _INTERNAL_ERROR, **values: Any
 ) -> Call | ChannelClosedError | ConnectionClosedError:
-    """Like `declare`, on a separate connection, which the broker may close as its refusal."""
+    """Like `declare`, on a separate connection, which the broker may close with this code as its refusal."""
     async with await opener() as apart:
         try:
             return await declare(apart, kind, name, **values)
         except BrokerError as error:
-            if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == _INTERNAL_ERROR:
+            if isinstance(error.__cause__, ConnectionClosedError) and error.__cause__.code == closing:
                 return error.__cause__
             raise
+
+
+async def look(
+    connection: Connection, kind: Kind, name: str, *, spare: Opener | None, **values: Any
+) -> Call | ChannelClosedError:
+    """What a passive declare shows of a name of any length; a refusal only if it is missing. Raises BrokerError."""
+    found = await declare_any(connection, kind, name, spare=spare, passive=True, **values)
+    is_missing = isinstance(found, ChannelClosedError) and found.code == NOT_FOUND
+    return found if is_missing else accepted(connection, f"looking for {kind} {name!r}", found)
+
+
+async def exists(connection: Connection, kind: Kind, name: str, *, spare: Opener) -> bool:
+    values = {"type": "fanout"} if kind == "exchange" else {}
+    return not isinstance(await look(connection, kind, name, spare=spare, **values), ChannelClosedError)
+
+
+async def ensure(
+    connection: Connection,
+    kind: Kind,
+    name: str,
+    *,
+    spare: Opener,
+    declaring: Callable[[], Awaitable[Call | ChannelClosedError]],
+) -> bool:
+    """Use what exists as it is; declare what is missing, and return True if it was. Raises BrokerError."""
+    if await exists(connection, kind, name, spare=spare):
+        return False
+    found = await declaring()
+    is_unlike = isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
+    if is_unlike and await exists(connection, kind, name, spare=spare):
+        return False  # it was declared by another meanwhile, with other attributes: those count
+    accepted(connection, f"declaring the missing {kind} {name!r}", found)
+    return True
 
 
 def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:
@@ -86,11 +115,6 @@ def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool)
     if passive:
         return names.can_be_asked_for(name, connection.vhost, kind=kind)
     return names.can_be_declared(name, connection.vhost)
-
-
-def closing_code(error: BrokerError) -> int | None:
-    """The code with which the broker closed the connection; None if that isn't the cause of the error."""
-    return error.__cause__.code if isinstance(error.__cause__, ConnectionClosedError) else None
 
 
 class Presence(StrEnum):
@@ -154,11 +178,10 @@ async def probe(
 
 async def _ask_and_close(connection: Connection, kind: Kind, name: str) -> Call | ChannelClosedError:
     """Ask on a new channel, and return once its number is free again: the broker allows only so many."""
-    method, answer = _METHODS[kind]
     named: dict[str, Any] = {kind: name}
     channel = connection.wire.begin_channel()
     try:
-        call = await channel.ask(method, answer, passive=True, **named)
+        call = await channel.ask(_METHODS[kind], passive=True, **named)
         await channel.close()
     except ChannelClosedError as error:
         return error
@@ -225,11 +248,9 @@ async def ensure_queue(
     `key` is the configuration's key that says that it is there already: then TransientError is raised if it is missing.
     """
     queue = wanted.queue
-    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
+    found = await look(connection, "queue", queue, spare=spare)
     if not isinstance(found, ChannelClosedError):
         return QueueFound(found["messages"], found["consumers"])
-    if found.code != NOT_FOUND:
-        raise refusal(connection, f"looking for queue {queue!r}", found)
     if wanted.is_predeclared:
         raise TransientError(
             f"queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it exists: declare it, or "
@@ -237,6 +258,5 @@ async def ensure_queue(
             where=connection.where,
         ) from found
     found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
-    if isinstance(found, ChannelClosedError):
-        raise refusal(connection, f"declaring queue {queue!r}", found)
-    return QueueFound(found["messages"], found["consumers"], was_missing=True)
+    declared = accepted(connection, f"declaring queue {queue!r}", found)
+    return QueueFound(declared["messages"], declared["consumers"], was_missing=True)

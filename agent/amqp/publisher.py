@@ -6,9 +6,9 @@ import asyncio
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import refused_while
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError, Message, UnansweredError
+from agent.amqp.wire.channel import Channel, Message, UnansweredError
 from agent.amqp.wire.methods import Call
 from agent.errors import PermanentError, TransientError
 
@@ -43,10 +43,8 @@ class Publisher:
         return (self._connection.wire.frame_max or frames.LARGEST) - _HEADER
 
     async def open(self) -> None:
-        try:
-            await self._channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-        except ChannelClosedError as error:
-            raise refusal(self._connection, "asking for confirms", error) from error
+        with refused_while(self._connection, "asking for confirms"):
+            await self._channel.ask(methods.CONFIRM_SELECT)
 
     async def publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
         """Publish a message and return once the broker has confirmed that it is in a queue; raise BrokerError if it

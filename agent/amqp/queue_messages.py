@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import look_at_queue, refusal, refused_while
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import encode
@@ -69,12 +69,11 @@ class QueueBrowser:
         """Start to consume the messages that are ready; a missing queue has none."""
         channel = self._channel
         try:
-            ready = await count_ready(channel, self._queue)
+            ready = (await look_at_queue(channel, self._queue))["messages"]
             self._count, self.has_more = min(ready, self._most), ready > self._most
             if self._count:
-                await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
-                consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
-                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+                await channel.ask(methods.BASIC_QOS, prefetch_count=self._count)
+                await channel.ask(methods.BASIC_CONSUME, queue=self._queue, consumer_tag=CONSUMER)
         except ChannelClosedError as error:
             if error.code != NOT_FOUND:
                 raise refusal(self._connection, f"looking into queue {self._queue!r}", error) from error
@@ -97,7 +96,7 @@ class QueueBrowser:
 
     async def has_rest(self) -> bool:
         """True if some messages aren't held by anybody: another connection may browse what this one can't hold."""
-        return self._is_cut or (self.has_more and await count_ready(self._channel, self._queue) > 0)
+        return self._is_cut or (self.has_more and (await look_at_queue(self._channel, self._queue))["messages"] > 0)
 
     def acknowledge(self, tag: int) -> None:
         self._channel.send(methods.BASIC_ACK, delivery_tag=tag, multiple=False)
@@ -115,16 +114,6 @@ class QueueBrowser:
         self._bytes += 0 if body is None else size
         self._properties_bytes += len(properties)
         self._arrived.put_nowait(BrowsedMessage(message.call["delivery_tag"], properties, size, body))
-
-
-async def count_ready(channel: Channel, queue: str) -> int:
-    found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-    return int(found["messages"])
-
-
-async def count_consumers(channel: Channel, queue: str) -> int:
-    found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-    return int(found["consumers"])
 
 
 @asynccontextmanager
@@ -182,30 +171,25 @@ class QueueHead:
     async def is_alone(self) -> bool:
         """True if nobody else consumes from the queue. Raises BrokerError."""
         ours = sum(last >= self._tags[0] for last in self._last_tags) if self._counts_ours and self._tags else 0
-        try:
-            return await count_consumers(self._channel, self._queue) <= ours
-        except ChannelClosedError as error:
-            raise refusal(self._connection, f"looking for queue {self._queue!r}", error) from error
+        with refused_while(self._connection, f"looking for queue {self._queue!r}"):
+            return bool((await look_at_queue(self._channel, self._queue))["consumers"] <= ours)
 
     async def hold(self, count: int) -> None:
         """Hold so many messages, or fewer where fewer come. Raises BrokerError."""
-        try:
-            wanted = len(self._tags) + min(count, await count_ready(self._channel, self._queue))
+        with refused_while(self._connection, f"taking from queue {self._queue!r}"):
+            wanted = len(self._tags) + min(count, (await look_at_queue(self._channel, self._queue))["messages"])
             number = 0
             while (more := min(PORTION, wanted - len(self._tags))) > 0 and self._bytes < MOST_HELD_BYTES:
                 number += 1
                 if not await self._hold_portion(more, f"{AGENT_PREFIX}taking {number}"):
                     return
-        except ChannelClosedError as error:
-            raise refusal(self._connection, f"taking from queue {self._queue!r}", error) from error
 
     async def _hold_portion(self, count: int, tag: str) -> bool:
         """A consumer of its own for each, which ends before anything is acknowledged."""
         before = len(self._tags)
         wanted = before + count
-        await self._channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=count)
-        consumed = {"queue": self._queue, "consumer_tag": tag}
-        await self._channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+        await self._channel.ask(methods.BASIC_QOS, prefetch_count=count)
+        await self._channel.ask(methods.BASIC_CONSUME, queue=self._queue, consumer_tag=tag)
         try:
             while len(self._tags) < wanted and not self._channel.closed.done():
                 self._arrived.clear()
@@ -213,10 +197,10 @@ class QueueHead:
                     await self._arrived.wait()
         except TimeoutError:
             pass  # another consumer has taken them
-        await self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        await self._channel.ask(methods.BASIC_CANCEL, consumer_tag=tag)
         if len(self._tags) > before:
             if not self._last_tags:
-                self._counts_ours = bool(await count_consumers(self._channel, self._queue))
+                self._counts_ours = bool((await look_at_queue(self._channel, self._queue))["consumers"])
             self._last_tags.append(self._tags[-1])
         return len(self._tags) >= wanted
 

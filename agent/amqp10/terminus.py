@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.rpc import attempt, refusal
-from agent.amqp.wire import methods
+from agent.amqp.declares import declare
+from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.refusal_texts import ACCESS_REFUSED, NOT_FOUND, RESOURCE_ERROR
@@ -59,8 +59,7 @@ async def ask_for_address(
     """
     if connection.server.product == RABBITMQ and not connection.server.shows_queues and _declares(terminus):
         return None
-    named = {"queue": shortened(terminus.address), "passive": passive}
-    answer = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **named)
+    answer = await declare(connection, "queue", shortened(terminus.address), passive=passive)
     is_hidden = isinstance(answer, ChannelClosedError) and answer.code in {ACCESS_REFUSED, RESOURCE_ERROR}
     return None if is_hidden and passive and terminus.is_source and connection.server.shows_queues else answer
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.amqp.connect import Connection, Server, connect_any
+from agent.amqp.connect import Server, connect_any
 from agent.amqp.declares import Presence, probe
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import DeclaredExchange, Exchange, VhostState
+from agent.core.rules.declarations import like_exchange
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read_by_api import forget_broker, read_by_api
@@ -109,21 +110,8 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
                 continue
             try:
                 async with await connect_any(inside, where=WHERE, name=DECLARING_NAME) as connection:
-                    await _declare(connection, declared.exchange)
+                    channel, exchange = await connection.channel(), declared.exchange
+                    await channel.ask(methods.EXCHANGE_DECLARE, exchange=exchange.name, **like_exchange(exchange))
             except BrokerError as error:
                 notes.append(f"{declared.place}: exchange {name!r} can't be declared: {error}")
     return tuple(notes)
-
-
-async def _declare(connection: Connection, exchange: Exchange) -> None:
-    channel = await connection.channel()
-    await channel.ask(
-        methods.EXCHANGE_DECLARE,
-        methods.EXCHANGE_DECLARE_OK,
-        exchange=exchange.name,
-        type=exchange.type,
-        durable=exchange.durable,
-        auto_delete=exchange.auto_delete,
-        internal=exchange.internal,
-        arguments=exchange.arguments,
-    )

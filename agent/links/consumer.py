@@ -154,7 +154,7 @@ class Consumer:
         return True
 
     def _cancel(self) -> None:
-        self._cancelled = self._out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        self._cancelled = self._out.ask(methods.BASIC_CANCEL, consumer_tag=self._tag)
         self._tag = None
 
     def _consume(self) -> None:
@@ -164,11 +164,10 @@ class Consumer:
         self._number += 1
         self._tag = names.numbered(options.tag, self._number)
         if options.acknowledges:
-            self._out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=window.current)
+            self._out.ask(methods.BASIC_QOS, prefetch_count=window.current)
         asked_at = self._loop.time()
         self._consumed = self._out.ask(
             methods.BASIC_CONSUME,
-            methods.BASIC_CONSUME_OK,
             queue=options.queue,
             consumer_tag=self._tag,
             no_ack=not options.acknowledges,

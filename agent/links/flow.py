@@ -17,7 +17,7 @@ from agent.amqp.data.rewriting import Chooser, Rewriter, with_rules
 from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
 from agent.amqp.data.stream_reader import StreamReader
 from agent.amqp.failures import ACCESS_REFUSED, blames_message
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import refused_while
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.amqp.wire.refusal_texts import is_consumed_by_another, largest_taken
@@ -220,7 +220,7 @@ class Flow:
                 continue
             with suppress(BrokerError):  # the channel's end ends the flow
                 # Sets what is set already; most other questions would change something.
-                await out.ask_soon(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._window.current)
+                await out.ask_soon(methods.BASIC_QOS, prefetch_count=self._window.current)
                 self.acknowledged_for_sure = sent
 
     @property
@@ -356,12 +356,9 @@ class Flow:
         return options.opens_first or is_unsafe or self._down.blocked is not None
 
     async def _open(self, into: Channel) -> None:
-        with happening_on(Side.DOWNSTREAM):
+        with happening_on(Side.DOWNSTREAM), refused_while(self._down, "asking for confirms"):
             into.open()
-            try:
-                await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-            except ChannelClosedError as error:
-                raise refusal(self._down, "asking for confirms", error) from error
+            await into.ask(methods.CONFIRM_SELECT)
 
     def better_prefetch(self, now: float) -> int | None:
         """The prefetch to change to, if another suits what went through since the last call; None otherwise. Call it

@@ -17,7 +17,7 @@ from agent.amqp.data.rewriting import Destination
 from agent.amqp.declares import Opener, declare, declare_on_spare, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import accepted, refusal
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.tables import CodecError
@@ -255,8 +255,7 @@ async def _declare(connection: Connection, lane: Lane) -> None:
     if is_quorum is None:
         is_quorum = await _takes_quorum(connection, lane)
     declared = await declare(connection, "queue", quarantine.QUEUE, **_attributes(connection, is_quorum=is_quorum))
-    if isinstance(declared, ChannelClosedError):
-        raise refusal(connection, f"declaring queue {quarantine.QUEUE!r}", declared)
+    accepted(connection, f"declaring queue {quarantine.QUEUE!r}", declared)
 
 
 async def _takes_quorum(connection: Connection, lane: Lane) -> bool:

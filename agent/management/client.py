@@ -47,7 +47,7 @@ _QUEUE_FIGURE_COLUMNS = "name,state,node,leader,messages,messages_unacknowledged
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
 _HOLDER_COLUMNS = "queue.name,consumer_tag,channel_details.peer_host,channel_details.user"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
-_NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
+_NO_STATISTICS = "&disable_stats=true&enable_queue_totals=true"
 
 
 COMPONENTS: Final = ("federation-upstream", "federation-upstream-set", "shovel")
@@ -140,59 +140,50 @@ class ManagementClient(Transport):
         return await self._list("permissions", PermissionAnswer, needs=_ADMINISTRATOR)
 
     async def exchanges(self, vhost: str) -> list[ExchangeAnswer]:
-        return await self._of_vhost(vhost, f"exchanges/{encode(vhost)}?{_columns(ExchangeAnswer)}", ExchangeAnswer)
+        return await self._of_vhost(vhost, "exchanges/{}", ExchangeAnswer)
 
     async def queues(self, vhost: str) -> list[QueueAnswer]:
-        path = f"queues/{encode(vhost)}?{_columns(QueueAnswer)}&{_NO_STATISTICS}"
-        return await self._of_vhost(vhost, path, QueueAnswer)
+        return await self._of_vhost(vhost, "queues/{}", QueueAnswer, more=_NO_STATISTICS)
 
     async def queue_counts(self, vhost: str) -> list[QueueCountsAnswer]:
         """The counts of all queues of the vhost; see `overview` for whether the broker counts at all."""
-        path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
-        return await self._of_vhost(vhost, path, QueueCountsAnswer)
+        return await self._of_vhost(vhost, "queues/{}", QueueCountsAnswer, _QUEUE_COUNT_COLUMNS)
 
     async def queue_figures(self, vhost: str) -> list[QueueFiguresAnswer]:
-        return await self._of_vhost(
-            vhost, f"queues/{encode(vhost)}?columns={_QUEUE_FIGURE_COLUMNS}", QueueFiguresAnswer
-        )
+        return await self._of_vhost(vhost, "queues/{}", QueueFiguresAnswer, _QUEUE_FIGURE_COLUMNS)
 
     async def queue_depths(self, vhost: str) -> dict[str, int | None]:
         """The messages of each queue, ready and unacknowledged; None where the broker doesn't show it. Seconds old."""
-        path = f"queues/{encode(vhost)}?columns=name,messages"
-        answers = await self._of_vhost(vhost, path, QueueCountsAnswer)
+        answers = await self._of_vhost(vhost, "queues/{}", QueueCountsAnswer, "name,messages")
         found = {each["name"]: each.get("messages") for each in answers}
         return {name: depth if isinstance(depth, int) else None for name, depth in found.items()}
 
     async def queue_contents(self, vhost: str) -> list[QueueContentsAnswer]:
         """The contents of each queue of the vhost, as far as they are known; seconds old."""
-        path = f"queues/{encode(vhost)}?{_columns(QueueContentsAnswer)}&{_NO_STATISTICS}"
-        return await self._of_vhost(vhost, path, QueueContentsAnswer)
+        return await self._of_vhost(vhost, "queues/{}", QueueContentsAnswer, more=_NO_STATISTICS)
 
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
-        return await self._of_vhost(vhost, f"bindings/{encode(vhost)}?{_columns(BindingAnswer)}", BindingAnswer)
+        return await self._of_vhost(vhost, "bindings/{}", BindingAnswer)
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
         """The bindings whose source is the exchange; also empty if it doesn't exist."""
-        path = f"exchanges/{encode(vhost)}/{encode(exchange)}/bindings/source?{_columns(BindingAnswer)}"
-        return await self._of_vhost(vhost, path, BindingAnswer)
+        return await self._of_vhost(vhost, f"exchanges/{{}}/{encode(exchange)}/bindings/source", BindingAnswer)
 
     async def consumers(self, vhost: str) -> list[ConsumerAnswer]:
         """All consumers of the vhost's queues; brokers list them some seconds late."""
-        return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}", ConsumerAnswer)
+        return await self._of_vhost(vhost, "consumers/{}", ConsumerAnswer, _CONSUMER_COLUMNS)
 
     async def holders(self, vhost: str) -> list[ConsumerAnswer]:
         """All consumers of the vhost's queues, with their hosts and users."""
-        return await self._of_vhost(vhost, f"consumers/{encode(vhost)}?columns={_HOLDER_COLUMNS}", ConsumerAnswer)
+        return await self._of_vhost(vhost, "consumers/{}", ConsumerAnswer, _HOLDER_COLUMNS)
 
     async def connections(self, vhost: str) -> list[ConnectionAnswer]:
         """The connections to the vhost; only its own where the user has not the tag monitoring."""
-        path = f"vhosts/{encode(vhost)}/connections?{_columns(ConnectionAnswer)}"
-        return await self._of_vhost(vhost, path, ConnectionAnswer)
+        return await self._of_vhost(vhost, "vhosts/{}/connections", ConnectionAnswer)
 
     async def clients(self, vhost: str) -> list[ClientAnswer]:
         """The same, with who they are."""
-        path = f"vhosts/{encode(vhost)}/connections?{_columns(ClientAnswer)}"
-        return await self._of_vhost(vhost, path, ClientAnswer)
+        return await self._of_vhost(vhost, "vhosts/{}/connections", ClientAnswer)
 
     async def all_clients(self) -> list[ClientAnswer]:
         """All connections, of each protocol; only its own where the user has not the tag monitoring."""
@@ -202,7 +193,10 @@ class ManagementClient(Transport):
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""
         return await self._list_or_none("federation-links", FederationLinkAnswer, needs=_MONITORING)
 
-    async def _of_vhost(self, vhost: str, path: str, answer: type[T]) -> list[T]:
+    async def _of_vhost(self, vhost: str, route: str, answer: type[T], columns: str = "", *, more: str = "") -> list[T]:
+        """`route` has braces in place of the vhost; without `columns` they are those of the answer."""
+        asked = f"columns={columns}" if columns else _columns(answer)
+        path = f"{route.format(encode(vhost))}?{asked}{more}"
         return await self._list(path, answer, needs=f"permissions in vhost {vhost!r}", missing=f"vhost {vhost!r}")
 
     async def _list(self, path: str, answer: type[T], *, needs: str, missing: str = "the HTTP API's route") -> list[T]:

@@ -33,7 +33,7 @@ from agent.migration.standby import promoted
 from agent.migration.switch_record import SwitchedQueue, Switchover, SwitchRecord
 from agent.migration.trimming import lock_copies
 from agent.runtime.move_chooser import MoveOptions
-from agent.runtime.moves import NAME, SETTLING, Move, demand_there
+from agent.runtime.moves import NAME, SETTLING, Move, count_ready
 from agent.tasks import gather_both
 
 FIGURES_LATE: Final = 10.0
@@ -365,7 +365,7 @@ class SwitchingOver:
         before, same = -1, 0
         async with await self._connected(queue, is_source=is_source) as connection:
             while True:
-                found = int((await demand_there(connection, "queue", queue.key.name))["messages"])
+                found = await count_ready(connection, queue.key.name)
                 before, same = found, same + 1 if found == before else 1
                 if same >= looks:
                     return found

@@ -12,16 +12,16 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final
+from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination, PropertyChanges, Untouched
-from agent.amqp.declares import declare_any, is_replicated, why_not_emptied
-from agent.amqp.failures import NOT_FOUND, blames_message
-from agent.amqp.rpc import refusal
+from agent.amqp.declares import Kind, is_replicated, look, why_not_emptied
+from agent.amqp.failures import blames_message
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.core.addresses.uri import Mechanism
 from agent.core.links.read_limits import RateLimit
 from agent.core.rules.moves import IN_DOUBT, NOT_ALLOWED, MoveAccount
@@ -252,9 +252,9 @@ class Move:
         if wanted is None:
             return
         if wanted.exchange:
-            await demand_there(connection, "exchange", wanted.exchange)
+            await _demand_there(connection, "exchange", wanted.exchange)
         elif wanted.routing_key is not None:
-            await demand_there(connection, "queue", wanted.routing_key)
+            await _demand_there(connection, "queue", wanted.routing_key)
 
 
 async def _connected(end: End) -> Connection:
@@ -272,13 +272,11 @@ async def _broken(flow: Flow) -> None:
 
 
 async def count_ready(connection: Connection, queue: str) -> int:
-    return int((await demand_there(connection, "queue", queue))["messages"])
+    return int((await _demand_there(connection, "queue", queue))["messages"])
 
 
-async def demand_there(connection: Connection, kind: Any, name: str) -> Any:
-    found = await declare_any(connection, kind, name, spare=None, passive=True)
-    if not isinstance(found, ChannelClosedError):
-        return found
-    if found.code == NOT_FOUND:
+async def _demand_there(connection: Connection, kind: Kind, name: str) -> Call:
+    found = await look(connection, kind, name, spare=None)
+    if isinstance(found, ChannelClosedError):
         raise TransientError(f"{kind} {name!r} doesn't exist in vhost {connection.vhost!r}", where=connection.where)
-    raise refusal(connection, f"looking for {kind} {name!r}", found)
+    return found

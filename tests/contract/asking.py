@@ -28,7 +28,6 @@ from tests.lab.node import Node
 from tests.lab.waiting import DEADLINE, eventually_async
 
 OK: Final = "ok"
-_ANSWERS: Final = {method.name: method for method in methods.BY_IDS.values()}
 
 Answer = TypeVar("Answer")
 
@@ -78,13 +77,13 @@ class Asking:
     async def line(self, *, confirms: bool = False) -> Line:
         channel = await (await self.connection()).channel()
         if confirms:
-            await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            await channel.ask(methods.CONFIRM_SELECT)
         return Line(channel, self.read)
 
     async def __call__(self, method: Method, **values: Any) -> str:
         """On a channel of its own."""
         try:
-            found = await attempt(await self.connection(), method, _ANSWERS[f"{method.name}-ok"], **values)
+            found = await attempt(await self.connection(), method, **values)
         except BrokerError as error:
             return self.read(error)
         return self.read(found) if isinstance(found, ChannelClosedError) else told(found)
@@ -175,7 +174,7 @@ class Line:
     async def get(self, queue: str, *, no_ack: bool = False) -> bool:
         """Whether there was a message, which is the last of `messages` then."""
         before = len(self.messages)
-        got = await self.channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue, no_ack=no_ack)
+        got = await self.channel.ask(methods.BASIC_GET, queue=queue, no_ack=no_ack)
         if got.method is methods.BASIC_GET_EMPTY:
             return False
         await self.until(lambda: len(self.messages) > before, "its content is here")
@@ -185,7 +184,7 @@ class Line:
         table = fields.table_from_json(dict(arguments or {}))
         values |= {"queue": queue, "consumer_tag": tag, "arguments": table}
         try:
-            await self.channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **values)
+            await self.channel.ask(methods.BASIC_CONSUME, **values)
         except BrokerError as error:
             return self._read(error)
         return OK

@@ -39,7 +39,7 @@ async def test_a_prefetch(ask: Asking, kind: str) -> None:
     for number in b"1234":
         await ask.publish("", queue, body=bytes([number]))
     line = await ask.line()
-    await line.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=2)
+    await line.channel.ask(methods.BASIC_QOS, prefetch_count=2)
     assert await line.consume(queue, "tag") == OK
 
     async def ready(expected: int) -> None:
@@ -103,7 +103,7 @@ async def test_cancelling(ask: Asking, kind: str) -> None:
     await line.consume(queue, "tag")
     await line.until(lambda: line.bodies, "it comes")
     for tag in ("tag", "nobody's"):
-        answer = await line.channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        answer = await line.channel.ask(methods.BASIC_CANCEL, consumer_tag=tag)
         assert answer["consumer_tag"] == tag
     assert not await (await ask.line()).get(queue)
     line.channel.send(methods.BASIC_ACK, delivery_tag=1)
@@ -158,7 +158,7 @@ async def test_a_single_active_consumer(ask: Asking, kind: str) -> None:
     got = await ask(methods.BASIC_GET, queue=queue)
     assert got == OK if kind == "classic" else got.startswith(LOCKED.format(queue))
     assert waiting.bodies == []
-    await active.channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag="active")
+    await active.channel.ask(methods.BASIC_CANCEL, consumer_tag="active")
     active.give_back()
     await waiting.until(lambda: waiting.bodies == ["token"], "the next one gets it")
     assert waiting.messages[0].call["redelivered"]

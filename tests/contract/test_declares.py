@@ -96,7 +96,7 @@ async def test_the_agent_learns_from_a_refusal_whether_a_queue_is_replicated(ask
     for each in ("limited", long):
         await ask.queue(each, {"x-queue-type": "quorum", "x-max-length": 5})
     owner = await (await ask.another()).channel()
-    await owner.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="own", exclusive=True)
+    await owner.ask(methods.QUEUE_DECLARE, queue="own", exclusive=True)
     expected = {
         "a classic one (1)": False, "a quorum one (1)": True, "a stream one (1)": True, "plain": False,
         "passing": False, "own": False, "limited": None, long: None, "never": None, "ä" * 127: None,
@@ -135,7 +135,7 @@ async def test_looking_at_queues(ask: Asking) -> None:
     assert await ask.counted("there") == NEW
     assert await ask.counted("missing") == "404 NOT_FOUND - no queue 'missing' in vhost 'V'"
     owner = await (await ask.another()).channel()
-    await owner.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="another's", exclusive=True)
+    await owner.ask(methods.QUEUE_DECLARE, queue="another's", exclusive=True)
     assert await ask.counted("another's") == (
         "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'another's' in vhost 'V'. It could be "
         "originally declared on another connection or the exclusive property value does not match that of the "

@@ -53,14 +53,14 @@ async def stream(ask: Asking, request: pytest.FixtureRequest) -> str:
 
 async def line_with_prefetch(ask: Asking) -> Line:
     line = await ask.line()
-    await line.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=100)
+    await line.channel.ask(methods.BASIC_QOS, prefetch_count=100)
     return line
 
 
 async def reading(ask: Asking, stream: str, offset: Field) -> Line:
     line = await line_with_prefetch(ask)
     consumed = {"queue": stream, "consumer_tag": "tag", "arguments": (("x-stream-offset", offset),)}
-    await line.channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+    await line.channel.ask(methods.BASIC_CONSUME, **consumed)
     return line
 
 

@@ -49,9 +49,7 @@ async def _declare_nested(site: Site) -> None:
     async with await connect_any([parse(site.uri)], where="test", name="test") as connection:
         channel = await connection.channel()
         declared: dict[str, Any] = {"exchange": "fed.bad", "type": "topic", "durable": True}
-        await channel.ask(
-            methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared, arguments=(("deep", value),)
-        )
+        await channel.ask(methods.EXCHANGE_DECLARE, **declared, arguments=(("deep", value),))
 
 
 OBJECTS: Final[dict[str, tuple[Callable[[Site], object], str]]] = {

@@ -121,7 +121,7 @@ class Player:
     async def _open(self, client: _Client) -> None:
         channel = client.channel
         await channel.opened
-        await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        await channel.ask(methods.CONFIRM_SELECT)
         client.unacked.clear()
         client.consumers.clear()
 
@@ -168,8 +168,7 @@ class Player:
             return f"connection closed {getattr(error.__cause__, 'code', '')}"
 
     async def _ask(self, client: _Client, name: str, **values: Any) -> str:
-        question = getattr(methods, name)
-        call = await client.channel.ask(question, getattr(methods, name + "_OK"), **values)
+        call = await client.channel.ask(getattr(methods, name), **values)
         return f"{call.method.name} {[call.values.get(each) for each in ('messages', 'consumers')]}"
 
     async def _declare_queue(self, client: _Client, values: dict[str, Any]) -> str:
@@ -275,9 +274,7 @@ class Player:
     async def _get(self, client: _Client, values: dict[str, Any]) -> str:
         if any(values["queue"] in each.consumers.values() for each in self._clients):
             return "left out: consumers race for it"
-        call = client.channel.ask(
-            methods.BASIC_GET, methods.BASIC_GET_OK, queue=self._name(values["queue"]), no_ack=values["no_ack"]
-        )
+        call = client.channel.ask(methods.BASIC_GET, queue=self._name(values["queue"]), no_ack=values["no_ack"])
         answer = await call
         if answer.method is methods.BASIC_GET_OK and not values["no_ack"]:
             client.unacked.append(answer["delivery_tag"])

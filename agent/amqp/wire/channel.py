@@ -79,8 +79,9 @@ class PendingRequests:
         self._open: list[PendingRequest] = []  # an empty deque takes 0.7 KB, twice a link
         self._answered_at = 0.0
 
-    def add(self, method: Method, answer: Method, values: Mapping[str, Any]) -> asyncio.Future[Call]:
+    def add(self, method: Method, values: Mapping[str, Any]) -> asyncio.Future[Call]:
         future: asyncio.Future[Call] = self._loop.create_future()
+        answer = methods.ANSWERS[method.ids]
         self._open.append(PendingRequest(method, answer, values, future, self._loop.time()))
         return future
 
@@ -188,13 +189,13 @@ class Channel:
     def open(self) -> None:
         """Ask the broker for the channel. More requests may follow before the response: the broker keeps the order."""
         self.is_reserved = False
-        self.opened = self.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
+        self.opened = self.ask(methods.CHANNEL_OPEN)
 
     def open_for_confirms(self) -> None:
         """Open the channel, with confirms, before what is published next. If the broker refuses, the channel ends."""
         self.is_reserved = False
-        self.opened = self.ask_soon(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
-        self.ask_soon(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        self.opened = self.ask_soon(methods.CHANNEL_OPEN)
+        self.ask_soon(methods.CONFIRM_SELECT)
 
     @property
     def is_usable(self) -> bool:
@@ -227,23 +228,21 @@ class Channel:
         self._is_closing = self._is_closing or method is methods.CHANNEL_CLOSE
         write(frame)
 
-    def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
+    def ask(self, method: Method, **values: Any) -> asyncio.Future[Call]:
         """Send the request at once; the response can be awaited later."""
-        return self._ask(self._writer.write, method, answer, values)
+        return self._ask(self._writer.write, method, values)
 
-    def ask_soon(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
+    def ask_soon(self, method: Method, **values: Any) -> asyncio.Future[Call]:
         """Send the request with all other data of this turn of the loop: for very many requests."""
-        return self._ask(self._writer.write_soon, method, answer, values)
+        return self._ask(self._writer.write_soon, method, values)
 
-    def _ask(
-        self, write: Callable[[bytes], None], method: Method, answer: Method, values: dict[str, Any]
-    ) -> asyncio.Future[Call]:
+    def _ask(self, write: Callable[[bytes], None], method: Method, values: dict[str, Any]) -> asyncio.Future[Call]:
         if self.is_midway:
-            future = self._questions.add(method, answer, values)
+            future = self._questions.add(method, values)
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
             return future
         self._say(write, method, values)
-        return self._questions.add(method, answer, values)
+        return self._questions.add(method, values)
 
     def publish(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes, *, mandatory: bool = False
@@ -256,7 +255,7 @@ class Channel:
             self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
         if self.closed.done():
             return
-        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=REPLY_SUCCESS, text="done")
+        answer = self.ask(methods.CHANNEL_CLOSE, code=REPLY_SUCCESS, text="done")
         try:
             async with asyncio.timeout(CLOSE_PATIENCE):
                 await answer
@@ -273,7 +272,7 @@ class Channel:
         if not self.is_usable:
             return
         try:
-            answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=REPLY_SUCCESS, text="done")
+            answer = self.ask(methods.CHANNEL_CLOSE, code=REPLY_SUCCESS, text="done")
         except BrokerError:
             return  # this very write found that the connection may not be used any more, and the channel ended with it
         answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))

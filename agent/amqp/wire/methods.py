@@ -212,3 +212,8 @@ CONFIRM_SELECT_OK = _method("confirm.select-ok", (85, 11))
 BY_IDS: Final[Mapping[tuple[int, ...], Method]] = {
     method.ids: method for method in tuple(globals().values()) if isinstance(method, Method)
 }
+_BY_NAME: Final = {method.name: method for method in BY_IDS.values()}
+ANSWERS: Final = {
+    method.ids: _BY_NAME[f"{method.name}-ok"] for method in BY_IDS.values() if f"{method.name}-ok" in _BY_NAME
+}
+"""What accepts a request, by the request's ids."""

@@ -3,11 +3,11 @@ same."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from agent.core import fields
 from agent.core.fields import Table
-from agent.core.model import LinkSettings, Queue, QueueType
+from agent.core.model import Exchange, LinkSettings, Queue, QueueType
 from agent.core.rules.hops import Site
 
 PURPOSE: Final = ("x-internal-purpose", fields.text("federation"))
@@ -47,6 +47,17 @@ def like_queue(queue: Queue) -> Table:
     if queue.type is QueueType.QUORUM and fields.get(queue.arguments, TYPE) is None:
         return (*queue.arguments, (TYPE, fields.text(QueueType.QUORUM)))
     return queue.arguments
+
+
+def like_exchange(exchange: Exchange) -> dict[str, Any]:
+    """The arguments of the method that declares it, but for its name."""
+    return {
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
 
 
 def undeclarable(name: str, like: Queue) -> str:

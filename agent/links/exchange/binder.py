@@ -14,7 +14,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.failures import PRECONDITION_FAILED
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import look_at_queue, refusal, refused_while
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method
@@ -60,38 +60,32 @@ class Binder:
     async def bind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """Bind groups; return those that were left out: one binding of a tenant must not keep the others from being
         made."""
-        return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
+        return await self._each(methods.EXCHANGE_BIND, groups)
 
     async def unbind(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """Unbind groups; return those that stay bound: former topic permissions may have allowed them."""
-        return await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
+        return await self._each(methods.EXCHANGE_UNBIND, groups)
 
     async def bind_again(self, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         """Bind groups that most likely are bound already, on one channel at a time: nothing waits for it."""
         left_out: list[LeftOut] = []
         while groups:
             async with self._channels.borrow() as channel:
-                groups = await self._ask_all(
-                    [channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups, left_out
-                )
+                groups = await self._ask_all([channel], methods.EXCHANGE_BIND, groups, left_out)
         return left_out
 
     async def depth(self, queue: str) -> int:
         """The number of messages that are ready in a queue."""
         async with self._channels.borrow() as channel:
-            try:
-                answer = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-            except ChannelClosedError as error:
-                raise refusal(self._connection, f"looking for queue {queue!r}", error) from error
-        messages: int = answer["messages"]
-        return messages
+            with refused_while(self._connection, f"looking for queue {queue!r}"):
+                return int((await look_at_queue(channel, queue))["messages"])
 
-    async def _each(self, method: Method, answer: Method, groups: Collection[GroupedBinding]) -> list[LeftOut]:
+    async def _each(self, method: Method, groups: Collection[GroupedBinding]) -> list[LeftOut]:
         left_out: list[LeftOut] = []
         while groups:
             lanes = self._lanes(len(groups))
             try:
-                groups = await self._ask_all(lanes, method, answer, groups, left_out)
+                groups = await self._ask_all(lanes, method, groups, left_out)
             finally:
                 for lane in lanes:
                     lane.leave()
@@ -107,7 +101,6 @@ class Binder:
         self,
         lanes: list[Channel],
         method: Method,
-        answer: Method,
         groups: Collection[GroupedBinding],
         left_out: list[LeftOut],
     ) -> list[GroupedBinding]:
@@ -127,15 +120,14 @@ class Binder:
                 if lane in refused:
                     again.append(group)
                 else:
-                    asked.append((lane, group, self._ask(lane, method, answer, group)))
+                    asked.append((lane, group, self._ask(lane, method, group)))
             except MethodTooLargeError as error:
                 left_out.append(LeftOut(group, error.what))
         return again + await self._settle(asked, method, refused, left_out)
 
-    def _ask(self, lane: Channel, method: Method, answer: Method, group: GroupedBinding) -> asyncio.Future[Call]:
+    def _ask(self, lane: Channel, method: Method, group: GroupedBinding) -> asyncio.Future[Call]:
         return lane.ask_soon(
             method,
-            answer,
             source=self._source,
             destination=self._destination,
             routing_key=group.routing_key,

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.declares import Opener
+from agent.amqp.declares import Opener, exists
 from agent.core.links.upstream_steps import (
     Connect,
     DeleteInternal,
@@ -272,7 +272,7 @@ class Builder:
         """Delete what another agent that lost the queue to this link has built: nobody knows what is bound to it."""
         self.built.may_have_rival = False
         other = self._wanted.internal(names.other_letter(self._letter))
-        if await upstream_objects.exists(self._up, other, spare=self._spare):
+        if await exists(self._up, "exchange", other, spare=self._spare):
             await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
@@ -363,7 +363,7 @@ class Builder:
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
         exist = await gather_both(
-            upstream_objects.exists(self._up, self._wanted.internal(first), spare=self._spare),
-            upstream_objects.exists(self._up, self._wanted.internal(second), spare=self._spare),
+            exists(self._up, "exchange", self._wanted.internal(first), spare=self._spare),
+            exists(self._up, "exchange", self._wanted.internal(second), spare=self._spare),
         )
-        return tuple(letter for letter, exists in zip(names.LETTERS, exist, strict=True) if exists)
+        return tuple(letter for letter, is_there in zip(names.LETTERS, exist, strict=True) if is_there)

@@ -155,9 +155,8 @@ class MissingExchanges:
         show which one is missing, all names have to be checked again. The broker works in order, so once it has
         answered for the last name it has checked the others, too."""
         channel.send_encoded(_encode(name) for name in names[:-1])
-        last = {"exchange": names[-1], "type": "fanout", "passive": True}
         try:
-            await channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **last)
+            await channel.ask(methods.EXCHANGE_DECLARE, exchange=names[-1], type="fanout", passive=True)
         except ChannelClosedError as error:
             if error.code != NOT_FOUND:
                 raise refusal(self._connection, "looking for exchanges", error) from error

@@ -23,7 +23,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data import header_table
 from agent.amqp.data.probe import token_of
 from agent.amqp.data.publish_tracker import Counts
-from agent.amqp.rpc import refusal
+from agent.amqp.rpc import look_at_queue, refusal, refused_while
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties
@@ -146,12 +146,9 @@ class Probing:
     async def _listen(self, channel: Channel) -> None:
         channel.on_message = self._arrived
         own = {"queue": self._private, "exclusive": True}
-        try:
-            with happening_on(Side.DOWNSTREAM):
-                await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, auto_delete=True, **own)
-                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, no_ack=True, **own)
-        except ChannelClosedError as error:
-            raise refusal(self._down, "declaring a queue for probes", error) from error
+        with refused_while(self._down, "declaring a queue for probes"), happening_on(Side.DOWNSTREAM):
+            await channel.ask(methods.QUEUE_DECLARE, auto_delete=True, **own)
+            await channel.ask(methods.BASIC_CONSUME, no_ack=True, **own)
         self._is_listening = True
 
     async def _look(self, upstream: Connection, channel: Channel) -> None:
@@ -159,12 +156,8 @@ class Probing:
         way, flow = self._on_its_way, self._flow
         if way is None or upstream.wire.blocked is not None:  # what is blocked answers nothing
             return
-        declared = {"queue": self._queue, "passive": True}
-        try:
-            with happening_on(Side.UPSTREAM):
-                found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
-        except ChannelClosedError as error:
-            raise refusal(upstream, f"looking for queue {self._queue!r}", error) from error
+        with refused_while(upstream, f"looking for queue {self._queue!r}"), happening_on(Side.UPSTREAM):
+            found = await look_at_queue(channel, self._queue)
         seen = Passage(
             ready=found["messages"],
             underway=flow.in_flight + flow.unread,

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
+from agent.amqp.declares import COMMAND_INVALID, Opener, declare, declare_any, declare_on_spare, ensure, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
-from agent.amqp.rpc import attempt, demand, refusal
+from agent.amqp.rpc import accepted, attempt, demand, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.refusal_texts import is_in_use, is_not_empty, unlike
 from agent.core.addresses.uri import AmqpUri
@@ -28,7 +29,7 @@ from agent.core.fields import EMPTY, Table
 from agent.core.links.upstream_steps import Known
 from agent.core.model import Exchange, LinkSettings
 from agent.core.rules import names
-from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
+from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, like_exchange, queue_arguments
 from agent.core.rules.hops import GroupedBinding, Site
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.exchange.binder import LeftOut
@@ -38,54 +39,28 @@ LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 
 
-async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
-    found = await declare_any(connection, "exchange", name, spare=spare, type="fanout", passive=True)
-    if not isinstance(found, ChannelClosedError):
-        return True
-    if found.code != NOT_FOUND:
-        raise refusal(connection, f"looking for exchange {name!r}", found)
-    return False
-
-
 async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
     """Declare the upstream exchange with the downstream's type and attributes if it is missing; return True if it was.
 
     An old broker closes the whole connection over a type that it doesn't know: such a type is tried on a `spare`
     connection.
     """
-    if await exists(connection, name, spare=spare):
-        return False
-    attributes = {
-        "type": like.type,
-        "durable": like.durable,
-        "auto_delete": like.auto_delete,
-        "internal": like.internal,
-        "arguments": like.arguments,
-    }
-    is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
-    if is_known or not is_harmless(connection, "exchange", name, passive=False):
-        found = await declare_any(connection, "exchange", name, spare=spare, **attributes)
-    else:
-        async with await spare() as spared:
-            found = await _declare_of_type(spared, name, attributes)
-    if not isinstance(found, ChannelClosedError):
-        return True
-    if found.code == PRECONDITION_FAILED and await exists(connection, name, spare=spare):
-        return False  # it was declared by another meanwhile, with other attributes: those count
-    raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
+    async def declare_missing() -> Call | ChannelClosedError:
+        attributes = like_exchange(like)
+        is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
+        if is_known or not is_harmless(connection, "exchange", name, passive=False):
+            return await declare_any(connection, "exchange", name, spare=spare, **attributes)
+        found = await declare_on_spare(spare, "exchange", name, closing=COMMAND_INVALID, **attributes)
+        if isinstance(found, ConnectionClosedError):
+            raise PermanentError(
+                f"exchange {name!r} is missing, and its type {like.type!r} is not known there: enable the plugin of "
+                "that type, or declare the exchange there",
+                where=connection.where,
+            ) from found
+        return found
 
-async def _declare_of_type(connection: Connection, name: str, attributes: dict[str, Any]) -> Call | ChannelClosedError:
-    try:
-        return await declare(connection, "exchange", name, **attributes)
-    except BrokerError as error:
-        if closing_code(error) != COMMAND_INVALID:
-            raise
-        raise PermanentError(
-            f"exchange {name!r} is missing, and its type {attributes['type']!r} is not known there: enable the plugin "
-            "of that type, or declare the exchange there",
-            where=connection.where,
-        ) from error
+    return await ensure(connection, "exchange", name, spare=spare, declaring=declare_missing)
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
@@ -95,9 +70,8 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
         return found["consumers"], ""
     if found.code != PRECONDITION_FAILED:
         raise refusal(connection, f"declaring queue {name!r}", found)
-    standing = await declare(connection, "queue", name, passive=True)
-    if isinstance(standing, ChannelClosedError):
-        raise refusal(connection, f"looking for queue {name!r}", standing)
+    seen = await declare(connection, "queue", name, passive=True)
+    standing = accepted(connection, f"looking for queue {name!r}", seen)
     differing = unlike(found.what)
     what = f"another {differing}" if differing else "other arguments"
     return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
@@ -117,14 +91,12 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
         if found.code not in {PRECONDITION_FAILED, COMMAND_INVALID}:
             raise refusal(connection, f"declaring exchange {name!r}", found)
     found = await declare(connection, "exchange", name, type=FALLBACK_TYPE, arguments=(PURPOSE,), **common)
-    if isinstance(found, ChannelClosedError):
-        raise refusal(connection, f"declaring exchange {name!r}", found)
+    accepted(connection, f"declaring exchange {name!r}", found)
     return False
 
 
 async def delete_exchange(connection: Connection, name: str) -> None:
-    doing = f"deleting exchange {name!r}"
-    await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
+    await demand(connection, f"deleting exchange {name!r}", methods.EXCHANGE_DELETE, exchange=name)
 
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
@@ -141,7 +113,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
             raise kept
         if consumers is not None:
             conditions = {}
-    found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name, **conditions)
+    found = await attempt(connection, methods.QUEUE_DELETE, queue=name, **conditions)
     if not isinstance(found, ChannelClosedError):
         return
     if found.code == PRECONDITION_FAILED:
@@ -172,9 +144,9 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
     try:
         async with asyncio.timeout(LEADER_PATIENCE):
             before, got, counted = await asyncio.gather(
-                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
-                channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue),
-                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
+                look_at_queue(channel, queue),
+                channel.ask(methods.BASIC_GET, queue=queue),
+                look_at_queue(channel, queue),
             )
     except ChannelClosedError as error:
         if error.code == NOT_FOUND:
@@ -194,8 +166,7 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
-    doing = f"binding queue {queue!r}"
-    await demand(connection, doing, methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+    await demand(connection, f"binding queue {queue!r}", methods.QUEUE_BIND, queue=queue, exchange=exchange)
 
 
 FALLBACK: Final = "bindings are bound again every 25 s instead, to notice that the upstream exchange was deleted"
@@ -257,8 +228,7 @@ class Canary:
         """
         if self.name is None:
             return False
-        values = {"exchange": self.name, "if_unused": True}
-        found = await attempt(self.connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, **values)
+        found = await attempt(self.connection, methods.EXCHANGE_DELETE, exchange=self.name, if_unused=True)
         return isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
 
     async def remove(self) -> None:
@@ -270,9 +240,8 @@ class Canary:
         return the refusal, if any."""
         channel = self.connection.wire.begin_channel()
         attributes = {"type": "fanout", "durable": True, "auto_delete": True, "internal": True}
-        declared = channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, **attributes)
-        binding = {"destination": self.exchange, "source": name}
-        bound = channel.ask(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, **binding)
+        declared = channel.ask(methods.EXCHANGE_DECLARE, exchange=name, **attributes)
+        bound = channel.ask(methods.EXCHANGE_BIND, destination=self.exchange, source=name)
         try:
             await declared
             await bound

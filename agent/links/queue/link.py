@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -12,9 +13,8 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.rewriting import Destination
 from agent.amqp.data.splice import Counts
-from agent.amqp.declares import Opener, declare_any, declare_on_spare
-from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
-from agent.amqp.rpc import count_consumers, refusal
+from agent.amqp.declares import Opener, declare_any, declare_on_spare, ensure
+from agent.amqp.rpc import count_consumers
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call
@@ -51,28 +51,16 @@ class UpstreamQueues:
 
         Some brokers close the connection over a refusal with a long name: those are asked on a `spare` one.
         """
-        found = await declare_any(connection, "queue", name, spare=spare, passive=True)
-        if not isinstance(found, ChannelClosedError):
-            return
-        if found.code != NOT_FOUND:
-            raise refusal(connection, f"looking for queue {name!r}", found)
+        declaring = partial(self._declare, connection, spare, name, like)
+        await ensure(connection, "queue", name, spare=spare, declaring=declaring)
+
+    async def _declare(
+        self, connection: Connection, spare: Opener, name: str, like: Queue
+    ) -> Call | ChannelClosedError:
         if like.unusable is not None:
             raise PermanentError(undeclarable(name, like), where=connection.where)
-        attributes = {"durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}
-        found = await self._declared(connection, spare, name, attributes)
-        if not isinstance(found, ChannelClosedError):
-            return
-        # Unless somebody was quicker, with other attributes: those count.
-        if found.code == PRECONDITION_FAILED:
-            standing = await declare_any(connection, "queue", name, spare=spare, passive=True)
-            if not isinstance(standing, ChannelClosedError):
-                return
-        raise refusal(connection, f"declaring the missing queue {name!r}", found)
-
-    async def _declared(
-        self, connection: Connection, spare: Opener, name: str, values: dict[str, Any]
-    ) -> Call | ChannelClosedError:
-        is_doubtful = not values["durable"] and connection.server.may_refuse_transient_queues
+        values = {"durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}
+        is_doubtful = not like.durable and connection.server.may_refuse_transient_queues
         if is_doubtful and connection not in self._takers:
             return await self._try_transient(connection, spare, name, values)
         return await declare_any(connection, "queue", name, spare=spare, **values)

@@ -355,21 +355,10 @@ async def _ensure_address(
 async def _bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
     """Declare a new queue, bind it to the exchange and return its name; it goes with the connection, as the plugin's
     does."""
-    declared = await demand(
-        connection,
-        "declaring a queue of the shovel's own",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        exclusive=True,
-    )
+    declared = await demand(connection, "declaring a queue of the shovel's own", methods.QUEUE_DECLARE, exclusive=True)
     queue: str = declared["queue"]
     bound = await attempt(
-        connection,
-        methods.QUEUE_BIND,
-        methods.QUEUE_BIND_OK,
-        queue=queue,
-        exchange=source.exchange,
-        routing_key=source.routing_key,
+        connection, methods.QUEUE_BIND, queue=queue, exchange=source.exchange, routing_key=source.routing_key
     )
     if isinstance(bound, ChannelClosedError):
         raise _no_exchange(connection, source.exchange, bound, doing="binding to")

@@ -21,7 +21,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.declares import Opener, ensure_queue
 from agent.amqp.failures import NOT_FOUND
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.rpc import attempt, refusal
+from agent.amqp.rpc import attempt, look_at_queue, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, Message
 from agent.amqp.wire.properties import Properties, encode
@@ -100,7 +100,7 @@ class StreamPlace:
             return _beginning_at(arguments, fields.text("next") if named is None else named)
         if is_new:
             log.warning("the stream was deleted, and is copied from its beginning", link=self._link, offset=place)
-            await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=self.queue)
+            await attempt(connection, methods.QUEUE_DELETE, queue=self.queue)
             self.forget()
             place = self._reached = BEFORE_ALL
         if place == BEFORE_ALL:
@@ -141,11 +141,10 @@ class StreamPlace:
             channel = connection.wire.begin_channel()
             channel.on_message = found.append
             try:
-                got = await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=self.queue)
+                got = await channel.ask(methods.BASIC_GET, queue=self.queue)
                 if got.method is methods.BASIC_GET_OK:
                     return found[0]
-                asked = {"queue": self.queue, "passive": True}
-                counted = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **asked)
+                counted = await look_at_queue(channel, self.queue)
             except ChannelClosedError as error:
                 if error.code == NOT_FOUND:
                     return None
@@ -296,10 +295,9 @@ async def _first_messages(connection: Connection, stream: str, *consumers: Table
     channel = connection.wire.begin_channel()
     channel.on_message = take
     try:
-        await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=1)
+        await channel.ask(methods.BASIC_QOS, prefetch_count=1)
         for tag, arguments in zip(tags, consumers, strict=True):
-            consumed = {"queue": stream, "consumer_tag": tag, "arguments": arguments}
-            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+            await channel.ask(methods.BASIC_CONSUME, queue=stream, consumer_tag=tag, arguments=arguments)
         await asyncio.wait((first, channel.closed), timeout=COMES_WITHIN, return_when=asyncio.FIRST_COMPLETED)
         if channel.closed.done() and not first.done():
             raise channel.closed.result()

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.declares import declare
 from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
-from agent.amqp.rpc import attempt
+from agent.amqp.rpc import look_at_queue
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, Permit, StoodStillError
@@ -32,7 +33,7 @@ from agent.core.replicas.sharing import LEASE, Sharing
 from agent.core.replicas.slots import Token
 from agent.core.rules.names import AGENT_PREFIX
 from agent.errors import AgentError, BrokerError, PermanentError, Side, TransientError
-from agent.tasks import GuardedTasks
+from agent.tasks import GuardedTasks, retrieve
 
 _MESSAGES: Final = "messages"
 _EXPIRES: Final = 30 * 24 * 3600 * 1000  # milliseconds without any agent
@@ -153,17 +154,12 @@ class LeaseChannel:
             channel = self._channel
             declared = self._declare_exchange(exchange, "fanout")
             leases = self._declare_exchange(slots.lease_exchange(self._group), "direct")
-            confirming = self._talking.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            confirming = self._talking.ask(methods.CONFIRM_SELECT)
             limit = (("x-max-length", fields.long(_MOST_WAITING)),)
-            made = channel.ask(
-                methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True, auto_delete=True,
-                arguments=limit,
-            )  # fmt: skip
-            bound = channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+            made = channel.ask(methods.QUEUE_DECLARE, queue=queue, exclusive=True, auto_delete=True, arguments=limit)
+            bound = channel.ask(methods.QUEUE_BIND, queue=queue, exchange=exchange)
             channel.on_message, channel.on_cancel = self._received, self._cancelled
-            heard = channel.ask(
-                methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag=_MESSAGES, no_ack=True
-            )
+            heard = channel.ask(methods.BASIC_CONSUME, queue=queue, consumer_tag=_MESSAGES, no_ack=True)
             await _all((confirming, declared, leases, made, bound, heard))
 
     @contextmanager
@@ -174,9 +170,7 @@ class LeaseChannel:
             raise self._refused(error, is_opening=True) from error
 
     def _declare_exchange(self, name: str, kind: str) -> asyncio.Future[methods.Call]:
-        return self._channel.ask(
-            methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type=kind, durable=True
-        )
+        return self._channel.ask(methods.EXCHANGE_DECLARE, exchange=name, type=kind, durable=True)
 
     async def subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
         """Consume from the queues of all slots; returns the slots without a token, because their queue is new."""
@@ -185,7 +179,7 @@ class LeaseChannel:
             for first in range(0, slots.SLOTS, _AT_ONCE):
                 await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
             bound = [self._bind(slot) for slot in range(slots.SLOTS)]
-            declared = [self._look_at(slot) for slot in range(slots.SLOTS)]
+            declared = [look_at_queue(self._channel, self._queue(slot)) for slot in range(slots.SLOTS)]
             consuming = [self._consume(slot) for slot in range(slots.SLOTS)]
             found = await _all(declared)
             await _all((*bound, *consuming))
@@ -196,10 +190,8 @@ class LeaseChannel:
     async def _declare(self, slot: int) -> None:
         """Declare a slot's queue. One of the other type is as good: it was declared when the cluster had more or fewer
         nodes."""
-        found = await attempt(
-            self._connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK,
-            queue=self._queue(slot), durable=True, arguments=self._arguments(self._kind),
-        )  # fmt: skip
+        arguments = self._arguments(self._kind)
+        found = await declare(self._connection, "queue", self._queue(slot), durable=True, arguments=arguments)
         if isinstance(found, ChannelClosedError) and found.code != PRECONDITION_FAILED:
             raise found
 
@@ -217,34 +209,27 @@ class LeaseChannel:
         return slots.lease_queue(self._group, slot)
 
     def _bind(self, slot: int) -> asyncio.Future[methods.Call]:
-        return self._channel.ask(
-            methods.QUEUE_BIND, methods.QUEUE_BIND_OK,
-            queue=self._queue(slot), exchange=slots.lease_exchange(self._group), routing_key=str(slot),
-        )  # fmt: skip
-
-    def _look_at(self, slot: int) -> asyncio.Future[methods.Call]:
-        return self._channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue(slot), passive=True)
+        exchange = slots.lease_exchange(self._group)
+        return self._channel.ask(methods.QUEUE_BIND, queue=self._queue(slot), exchange=exchange, routing_key=str(slot))
 
     def _consume(self, slot: int) -> asyncio.Future[methods.Call]:
         """Consume under a new tag each time: a token that is still on its way to a cancelled consumer gives no slot."""
         self._rounds += 1
         tag = self._tags[slot] = f"{slot}.{self._rounds}"
-        return self._channel.ask(
-            methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=self._queue(slot), consumer_tag=tag
-        )
+        return self._channel.ask(methods.BASIC_CONSUME, queue=self._queue(slot), consumer_tag=tag)
 
     def give(self, slot: int, delivery: int) -> None:
         """Pass a slot on to the replica that has waited for longest, and wait for it again behind all others."""
         if self._is_usable and slot in self._tags:
             self.leave(slot, delivery)
-            self._consume(slot).add_done_callback(_retrieve)
+            self._consume(slot).add_done_callback(retrieve)
 
     def leave(self, slot: int, delivery: int | None) -> None:
         """Pass a slot on, if it was held by this delivery, and stop waiting for it."""
         tag = self._tags.pop(slot, None)
         if tag is None or not self._is_usable:
             return
-        self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag).add_done_callback(_retrieve)
+        self._channel.ask(methods.BASIC_CANCEL, consumer_tag=tag).add_done_callback(retrieve)
         if delivery is not None:
             self._channel.send(methods.BASIC_NACK, delivery_tag=delivery, requeue=True)
 
@@ -319,12 +304,6 @@ async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.
         if isinstance(each, BaseException):
             raise each
     return [each for each in found if not isinstance(each, BaseException)]
-
-
-def _retrieve(answer: asyncio.Future[methods.Call]) -> None:
-    """Retrieve the error of a response. Where it failed, so has the channel, which is watched."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 TICK: Final = 0.25

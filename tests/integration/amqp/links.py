@@ -48,7 +48,7 @@ class Link:
 
     async def start(self) -> None:
         self.out, self.into = await self.up.channel(), await self.down.channel()
-        await self.into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        await self.into.ask(methods.CONFIRM_SELECT)
         self.target = PublishTracker(
             self.into,
             self.down.wire,
@@ -68,10 +68,9 @@ class Link:
         self.down.wire.fed_by(self.up.wire)
         no_ack, queue = self.ack_mode is AckMode.NO_ACK, self.queue or self.name
         if not no_ack:
-            self.out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self.prefetch)
+            self.out.ask(methods.BASIC_QOS, prefetch_count=self.prefetch)
         await self.out.ask(
             methods.BASIC_CONSUME,
-            methods.BASIC_CONSUME_OK,
             queue=queue,
             consumer_tag="link",
             no_ack=no_ack,
@@ -126,7 +125,7 @@ class ExactPublisher:
         node.admin.queue("/", f"{name} copy")
         node.admin.bind("/", name, f"{name} copy")
         channel = await connection.channel()
-        await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        await channel.ask(methods.CONFIRM_SELECT)
         publisher = cls(channel, name)
         connection.wire.inbound.divert(channel.number, publisher)
         return publisher
@@ -157,7 +156,7 @@ async def take_exactly(channel: Channel, queue: str, count: int, within: float =
     channel.on_message = found.append
     async with asyncio.timeout(within):
         while len(found) < count:
-            await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue, no_ack=True)
+            await channel.ask(methods.BASIC_GET, queue=queue, no_ack=True)
             await asyncio.sleep(0)
     return found
 

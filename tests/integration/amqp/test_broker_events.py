@@ -55,7 +55,7 @@ async def test_a_parameter_of_a_vhost_comes_without_its_value(
 async def test_a_storm_is_heard_in_order(broker: Node, connecting: Connecting, vhost: str) -> None:
     connection = await connecting(broker.uri(vhost))
     channel = await connection.channel()
-    await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q")
+    await channel.ask(methods.QUEUE_DECLARE, queue="q")
     async with await listen(await connecting(broker.uri()), *BINDING_EVENTS) as events:
         for number in range(3_000):
             channel.send(methods.QUEUE_BIND, queue="q", exchange="amq.topic", routing_key=str(number), nowait=True)
@@ -101,7 +101,7 @@ async def test_a_queue_that_was_deleted_ends_them(broker: Node, connecting: Conn
         if binding["routing_key"] == "vhost.*"
     ]
     channel = await connection.channel()
-    await channel.ask(methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=queue)
+    await channel.ask(methods.QUEUE_DELETE, queue=queue)
     with pytest.raises(TransientError, match="ended the subscription"):
         await until(events, lambda _: False)
     await events.close()

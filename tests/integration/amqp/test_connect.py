@@ -79,7 +79,7 @@ async def test_a_vhost_of_any_name(broker: Node, connecting: Connecting, name: N
         connection = await connecting(broker.uri(vhost))
         assert connection.vhost == vhost
         channel = await connection.channel()
-        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="here", durable=True)
+        await channel.ask(methods.QUEUE_DECLARE, queue="here", durable=True)
         assert broker.admin.get("queues", vhost, "here")["name"] == "here"
 
 
@@ -231,7 +231,7 @@ async def test_tells_that_the_wire_was_cut(
     proxy.cut(reset=reset)
     assert "connection" in transient(await asyncio.shield(connection.wire.closed))
     with pytest.raises(TransientError):
-        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="never", passive=True)
+        await channel.ask(methods.QUEUE_DECLARE, queue="never", passive=True)
 
 
 async def test_tells_that_heartbeats_are_missed(broker: Node, connecting: Connecting, proxy_to: Proxies) -> None:
@@ -241,7 +241,7 @@ async def test_tells_that_heartbeats_are_missed(broker: Node, connecting: Connec
     proxy.blackhole()
     with pytest.raises(TransientError, match="heartbeats missed"):
         async with asyncio.timeout(DEADLINE):
-            await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="never", passive=True)
+            await channel.ask(methods.QUEUE_DECLARE, queue="never", passive=True)
 
 
 async def test_closing_may_be_done_twice(broker: Node, connecting: Connecting) -> None:

@@ -44,7 +44,7 @@ async def test_consumers_are_counted(broker: Node, connecting: Connecting, vhost
     broker.admin.queue(vhost, "q")
     connection = await connecting(broker.uri(vhost))
     channel = await connection.channel()
-    await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue="q")
+    await channel.ask(methods.BASIC_CONSUME, queue="q")
     assert (await probe(connection, queues=["q"])).queues["q"].consumers == 1
 
 
@@ -52,7 +52,7 @@ async def test_a_queue_of_another_connection(broker: Node, connecting: Connectin
     queue = name("exclusive")
     owner = await connecting(broker.uri())
     channel = await owner.channel()
-    await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True)
+    await channel.ask(methods.QUEUE_DECLARE, queue=queue, exclusive=True)
     found = (await probe(await connecting(broker.uri()), queues=[queue])).queues[queue]
     assert found.presence is Presence.LOCKED
     assert "RESOURCE_LOCKED" in found.detail

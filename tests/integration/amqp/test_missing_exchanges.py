@@ -19,10 +19,7 @@ MANY = 1_000
 
 async def declare(connection: Connection, names: list[str]) -> None:
     channel = await connection.channel()
-    asked = [
-        channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type="fanout")
-        for name in names
-    ]
+    asked = [channel.ask(methods.EXCHANGE_DECLARE, exchange=name, type="fanout") for name in names]
     await asyncio.gather(*asked)
     channel.leave()
 

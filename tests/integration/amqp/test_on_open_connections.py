@@ -50,7 +50,7 @@ async def test_a_broker_takes_another_password_of_the_same_user(broker: Node, co
     await connection.update_secret(Secret("guest"))
     await connection.update_secret(RENEWED)  # the broker's own users are asked for it when they log in, and not here
     channel = await connection.channel()
-    await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True)
+    await channel.ask(methods.QUEUE_DECLARE, exclusive=True)
 
 
 async def test_a_refusal_names_the_user_and_what_to_check() -> None:

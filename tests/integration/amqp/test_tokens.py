@@ -20,7 +20,7 @@ LIFE: Final = 10.0  # seconds of a token that is about to end
 
 async def declare(connection: Connection) -> Any:
     channel = await connection.channel()
-    return await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True)
+    return await channel.ask(methods.QUEUE_DECLARE, exclusive=True)
 
 
 @pytest.mark.thorough

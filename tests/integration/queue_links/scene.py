@@ -82,7 +82,7 @@ async def taken_from(site: Site, name: str, count: int) -> list[str]:
     async with await connect_any([parse(site.uri)], where="test", name="test") as connection:
         channel = await connection.channel()
         channel.on_message = arrived.put_nowait
-        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=name, no_ack=True)
+        await channel.ask(methods.BASIC_CONSUME, queue=name, no_ack=True)
         async with asyncio.timeout(DEADLINE):
             return [(await arrived.get()).body.decode() for _ in range(count)]
 

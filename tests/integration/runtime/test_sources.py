@@ -231,7 +231,7 @@ async def test_a_destination_queue_that_another_connection_keeps_for_itself(pair
     """Neither `run` nor `plan` takes it for one that is missing."""
     async with await connect_any([parse(pair.there.uri(pair.vhost))], where="test", name="test") as connection:
         channel = await connection.channel()
-        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="locked", exclusive=True)
+        await channel.ask(methods.QUEUE_DECLARE, queue="locked", exclusive=True)
         uri = pair.there.uri(pair.vhost)
         shovel = {"src-uri": uri, "src-exchange": "amq.fanout", "dest-uri": uri, "dest-queue": "locked"}
         [planned] = (await pair.plan({"shovels": {"s": shovel}})).plan.links

@@ -250,13 +250,11 @@ class Source:
     def consume(self, tag: str, *, prefetch: int, no_ack: bool = False) -> asyncio.Future[Call]:
         self.tag = tag
         if not no_ack:
-            self.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=prefetch)
-        return self.channel.ask(
-            methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue="q", consumer_tag=tag, no_ack=no_ack
-        )
+            self.channel.ask(methods.BASIC_QOS, prefetch_count=prefetch)
+        return self.channel.ask(methods.BASIC_CONSUME, queue="q", consumer_tag=tag, no_ack=no_ack)
 
     def cancel(self) -> asyncio.Future[Call]:
-        return self.channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self.tag)
+        return self.channel.ask(methods.BASIC_CANCEL, consumer_tag=self.tag)
 
     def settle(self, tag: int, *, multiple: bool = False, is_accepted: bool = True) -> None:
         if is_accepted:
@@ -295,7 +293,7 @@ class Target:
         peer = await Peer.made(**wanted).open(**open_with or {})
         made = cls(peer, await peer.begin(window=window))
         made.channel.on_confirm = made._hear
-        selected = made.channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        selected = made.channel.ask(methods.CONFIRM_SELECT)
         await turn()
         peer.attach(is_source=False, **attach or {})
         if credit is not None:

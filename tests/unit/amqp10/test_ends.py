@@ -16,7 +16,7 @@ from tests.unit.amqp.wire.link import turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.amqp10.peer import Peer, Source, Target, message, said, transfer
 
-CLOSE = (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK)
+CLOSE = methods.CHANNEL_CLOSE
 
 
 def error(condition: str, description: str | None = None) -> bytes:
@@ -36,7 +36,7 @@ async def closed(channel: Any) -> str:
 
 async def test_a_channel_that_is_closed_ends_its_session() -> None:
     target = await Target.made()
-    closing = target.channel.ask(*CLOSE, code=200, text="done")
+    closing = target.channel.ask(CLOSE, code=200, text="done")
     await turn()
     assert names(target.peer) == ["end"]
     assert not closing.done()
@@ -55,7 +55,7 @@ async def test_a_session_that_the_peer_ends_closes_its_channel() -> None:
 
 async def test_a_session_is_ended_once_by_each_side_when_both_want_it() -> None:
     target = await Target.made()
-    closing = target.channel.ask(*CLOSE, code=200, text="done")
+    closing = target.channel.ask(CLOSE, code=200, text="done")
     target.peer.say(performatives.END, error=error("amqp:internal-error"))
     await turn()
     assert names(target.peer) == ["end"]
@@ -114,7 +114,7 @@ def test_a_blocked_destination_is_shown_after_sessions_that_have_ended() -> None
 async def test_nothing_is_written_behind_an_end() -> None:
     source, target = await Source.made(prefetch=5_000), await Target.made(credit=0)
     for each in (source, target):
-        each.channel.ask(*CLOSE, code=200, text="done")
+        each.channel.ask(CLOSE, code=200, text="done")
     await turn()
     source.peer.heard(), target.peer.heard()
     await source.deliver(*range(3_000))  # half a window: more would be allowed by a flow

@@ -231,7 +231,7 @@ async def a_target(data: bytes, sizes: list[int], *, is_bare: bool) -> Peer:
     target.peer.feed(data[len(data) // 2 :], sizes)
     await turn()
     if target.channel.is_usable:
-        target.channel.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, code=200, text="done")
+        target.channel.ask(methods.CHANNEL_CLOSE, code=200, text="done")
     return target.peer
 
 

@@ -21,7 +21,7 @@ async def asked(
 ) -> tuple[Peer, Channel, asyncio.Future[Call]]:
     peer = await Peer.made(is_source=True, address="/queues/q").open(properties=RABBITMQ)
     channel = await peer.begin()
-    asking = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=passive)
+    asking = channel.ask(methods.QUEUE_DECLARE, queue="q", passive=passive)
     await turn()
     for attach in peer.heard():
         assert attach.name == "attach"
@@ -46,7 +46,7 @@ async def test_a_broker_that_takes_nothing_is_asked_nothing(first: int, then: in
     """As RabbitMQ 4 while it has an alarm. Who asks has an answer at once, and asks before the session has begun."""
     peer = await Peer.made(is_source=True, address="/queues/q").open(properties=RABBITMQ)
     channel = peer.wire.begin_channel()
-    asking = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+    asking = channel.ask(methods.QUEUE_DECLARE, queue="q", passive=True)
     await turn()
     assert not asking.done()
     peer.say(performatives.BEGIN, remote_channel=0, next_outgoing_id=0, incoming_window=first, outgoing_window=1)

@@ -22,7 +22,7 @@ from tests.unit.amqp10.peer import Said, Source, message, said, transfer
 RABBITMQ_3 = "3.13.7"
 LAST = 2**32 - 1
 FILTERS = (("x-stream-offset", fields.text("first")), ("mine", fields.long(1)))
-CONSUME = (methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK)
+CONSUME = methods.BASIC_CONSUME
 
 
 def credit(heard: list[Said]) -> list[tuple[int, int]]:
@@ -151,7 +151,7 @@ async def test_a_limit_is_answered_once_what_was_settled_before_is_read(*, is_co
 
 
 async def limit(source: Source) -> asyncio.Future[Call]:
-    asked = source.channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=10)
+    asked = source.channel.ask(methods.BASIC_QOS, prefetch_count=10)
     await turn()
     return asked
 
@@ -364,7 +364,7 @@ async def test_an_echo_is_answered_with_what_credit_is_left() -> None:
 async def test_a_refused_address_is_shown_with_the_peers_reason(missing: dict[str, Any] | None) -> None:
     source = await Source.made()
     other = await source.peer.begin(channel=1)
-    other.ask(*CONSUME, queue="q", consumer_tag="t")
+    other.ask(CONSUME, queue="q", consumer_tag="t")
     await turn()
     if missing is not None:
         source.peer.attach(is_source=True, channel=1, **missing)
@@ -405,13 +405,13 @@ async def test_filters_that_the_peer_doesnt_repeat_arent_applied(
 async def test_a_source_that_sends_only_settled_messages_is_refused_unless_that_is_wanted() -> None:
     source = await Source.made()
     other = await source.peer.begin(channel=1)
-    other.ask(*CONSUME, queue="q", consumer_tag="t")
+    other.ask(CONSUME, queue="q", consumer_tag="t")
     await turn()
     source.peer.attach(is_source=True, channel=1, snd_settle_mode=1)
     await turn()
     assert "only settled messages" in str(other.closed.result())
     wanted = await source.peer.begin(channel=2)
-    asked = wanted.ask(*CONSUME, queue="q", consumer_tag="t", no_ack=True)
+    asked = wanted.ask(CONSUME, queue="q", consumer_tag="t", no_ack=True)
     await turn()
     source.peer.attach(is_source=True, channel=2, snd_settle_mode=1)
     await turn()

@@ -293,7 +293,7 @@ def test_a_look_shows_if_the_peer_takes_messages(credit: int | None, window: int
     async def scenario() -> None:
         peer = await Peer.made().open()
         channel = await peer.begin(window=window)
-        asked = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+        asked = channel.ask(methods.QUEUE_DECLARE, queue="q", passive=True)
         await turn()
         for _ in range(3):  # says it again and again
             peer.attach(is_source=False)
@@ -312,7 +312,7 @@ def test_a_look_that_ends_before_credit_comes_has_one_answer() -> None:
     async def scenario() -> None:
         peer = await Peer.made().open()
         channel = await peer.begin()
-        asked = channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q", passive=True)
+        asked = channel.ask(methods.QUEUE_DECLARE, queue="q", passive=True)
         await turn()
         peer.attach(is_source=False)
         peer.say(performatives.END)

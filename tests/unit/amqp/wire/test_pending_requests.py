@@ -20,7 +20,7 @@ LOOK = PATIENCE / LOOKS
 
 
 def ask(channel: Channel, queue: str = "a queue") -> asyncio.Future[methods.Call]:
-    return channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    return channel.ask(methods.QUEUE_DECLARE, queue=queue, passive=True)
 
 
 def answer(connection: WireConnection, channel: Channel) -> None:
@@ -121,7 +121,7 @@ async def test_a_method_that_fits_into_no_frame_is_refused_and_nothing_is_sent()
     arguments = (("x", fields.text("y" * 5_000)),)
     for say in (channel.ask, channel.ask_soon):
         with pytest.raises(MethodTooLargeError, match=r"^upstream origin: exchange.bind takes 50\d\d bytes, .* 4096"):
-            say(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, source="s", arguments=arguments)
+            say(methods.EXCHANGE_BIND, source="s", arguments=arguments)
     assert issubclass(MethodTooLargeError, PermanentError)
     await turn()
     assert wire.taken() == b""

@@ -73,7 +73,7 @@ def test_what_another_cluster_serves_under_the_former_name_stays(*, used_for: fl
         async with await connect(URI, where="another cluster", name="another") as other:
             if used_for:
                 channel = await other.channel()
-                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=QUEUE)
+                await channel.ask(methods.BASIC_CONSUME, queue=QUEUE)
                 asyncio.get_running_loop().call_later(used_for, channel.leave)
             await sweep([Running(link)], Brokers((URI,), "new", stall_after=30), "former")
             assert (INTERNAL in broker.routing.exchanges) is (QUEUE in broker.queues) is stays

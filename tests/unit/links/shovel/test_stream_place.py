@@ -90,7 +90,7 @@ async def consumed(connection: Connection, queue: str) -> Any:
     """Somebody else holds what is in the queue."""
     channel = connection.wire.begin_channel()
     channel.on_message = lambda _: None
-    await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue)
+    await channel.ask(methods.BASIC_CONSUME, queue=queue)
     yield
     await channel.close()
 
