@@ -137,7 +137,7 @@ class UpstreamCounters:
         if source.error:
             log.info("queues upstream can be looked at again", upstream=asked.upstream)
         source.failures, source.error = 0, ""
-        source.due = now + SHARE * (now - began) - self._every
+        source.due = now + SHARE * (now - began)
         for link, queue in links:
             if link.upstream_queue == (asked, queue):  # it may have changed meanwhile
                 link.look_upstream(found.get(queue), now)

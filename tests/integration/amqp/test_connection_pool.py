@@ -55,6 +55,19 @@ async def test_who_leads_elsewhere_shares_nothing(broker: Node) -> None:
     await second.release()
 
 
+async def test_a_connection_with_a_channel_that_can_not_be_closed_gets_no_further_user(broker: Node) -> None:
+    """Its numbers, and what the broker keeps for them, come back only with its end."""
+    pool, door = Pool(), Door(broker.uri())
+    first = await pool.acquire("there", door)
+    channel = await first.connection.channel()
+    channel.is_midway = True  # the rest of its message won't come
+    channel.leave()
+    second = await pool.acquire("there", door)
+    assert second is not first and not first.connection.is_closed
+    await first.release()
+    await second.release()
+
+
 async def test_a_dead_broker_is_asked_once_for_all(lab: Lab) -> None:
     pool, door = Pool(), Door(f"amqp://127.0.0.1:{lab.ports.take()}")
     failures = await asyncio.gather(*(pool.acquire("there", door) for _ in range(500)), return_exceptions=True)

@@ -47,6 +47,8 @@ async def test_who_holds_messages_is_alone_until_somebody_else_consumes(
             assert await head.is_alone()
             head.acknowledge(5)
             await eventually_async(head.is_alone, what="it is alone once its acknowledgements have come")
+            head.acknowledge(3)  # one is left of the last portion
+            await eventually_async(head.is_alone, what="it is still alone")
             queue = await channel.get_queue("q")
             tag = await queue.consume(_hold)
             assert not await head.is_alone()

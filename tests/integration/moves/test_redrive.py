@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from agent.runtime.moves import MOST_SESSIONS
 from tests.integration.federation.conftest import SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.moves.scene import NEW, Moves, fill, publish, queue, reject, waits
@@ -94,16 +95,19 @@ def test_what_has_nowhere_to_go_stays(at: Site, moves: Moves) -> None:
     assert at.take(21, queue=DEAD) == [*(str(number) for number in range(30) if number % 3), "never died"]
 
 
-def test_an_exchange_that_may_not_be_written_to_keeps_no_others_back(
+def test_exchanges_that_may_not_be_written_to_keep_no_others_back(
     at: Site, moves: Moves, name: Callable[[str], str]
 ) -> None:
+    """The destination closes the channel over each; they are more than a move bears where none gets through."""
+    closed = [f"closed {number}" for number in range(MOST_SESSIONS + 1)]
     queue(at, DEAD)
     queue(at, "work", arguments=TO_DEAD)
-    for exchange in ("closed", "open"):
+    for exchange in (*closed, "open"):
         at.exchange(exchange).bind("k", name="work", exchange=exchange)
-    for number in range(20):
-        publish(at, "k", [(str(number), {})], exchange="closed" if number % 2 else "open")
-    reject(at, "work", 20)
+    for exchange in closed:
+        for to in ("open", exchange):
+            publish(at, "k", [(to, {})], exchange=to)
+    reject(at, "work", 2 * len(closed))
     user, admin = name("mover"), at.node.admin
     admin.user(user, "secret")
     try:
@@ -112,5 +116,6 @@ def test_an_exchange_that_may_not_be_written_to_keeps_no_others_back(
         account = moves.run(uri, "--redrive", queue=DEAD, status=4)
     finally:
         admin.delete("users", user)
-    assert (account["moved"], account["left"], account["error"]) == (10, {"exchange_not_allowed": 10}, None)
-    assert at.take(10, queue=DEAD) == [str(number) for number in range(1, 20, 2)]
+    found = (account["moved"], account["left"], account["error"])
+    assert found == (len(closed), {"exchange_not_allowed": len(closed)}, None)
+    assert at.take(len(closed), queue=DEAD) == closed

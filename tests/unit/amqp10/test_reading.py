@@ -182,6 +182,18 @@ async def test_a_consumer_is_replaced_by_one_with_another_prefetch(version: str,
     assert credit(source.peer.heard()) == ([(count, 4)] if 4 - left >= 1 else [])
 
 
+async def test_a_drain_that_is_answered_late_costs_the_next_consumer_no_credit() -> None:
+    """The peer takes back also what the next one was given before it answered."""
+    source = await Source.made(prefetch=2)
+    cancelled = source.cancel()
+    source.consume("second", prefetch=4)
+    await source.deliver(0, 1)
+    assert cancelled.done(), "all its credit is used up"
+    assert credit(source.peer.heard())[-1] == (2, 2)
+    source.peer.flow(handle=0, delivery_count=4, link_credit=0, drain=True)
+    assert credit(source.peer.heard()) == [(4, 2)]
+
+
 async def test_a_consumer_without_credit_ends_at_once() -> None:
     source = await Source.made(prefetch=2)
     await source.deliver(0, 1)

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.cli.remote import Remote
+from agent.cli.remote import Remote, RemoteError, reach
 from agent.cli.running_agent import RunningAgent, find_running
 from agent.core.links.plan import RunningLink
 from agent.core.settings import HttpSettings
@@ -107,6 +108,22 @@ def test_an_answer_that_never_ends_is_given_up_once_and_not_for_each_link(answer
         found, has_answered = links_of(port, within)
         assert (list(found), has_answered) == ([], False)
         assert time.monotonic() - began < 50 * within / 2
+
+
+@pytest.mark.parametrize("answer", [silent, dripping, dripping_head])
+@pytest.mark.parametrize("has_config", [False, True])
+def test_a_command_that_may_wait_for_a_moment_only_does_so_wherever_its_address_is_from(
+    answer: Answer, tmp_path: Path, *, has_config: bool
+) -> None:
+    config = tmp_path / "agent.yml"
+    with listening(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        config.write_text(json.dumps({"agent": {"http": {"listen": f"127.0.0.1:{port}"}}}))
+        agent = reach(None, None, config, within=0.3) if has_config else reach(url, None, None, within=0.3)
+        began = time.monotonic()
+        with pytest.raises(RemoteError):
+            agent.check_alive()
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

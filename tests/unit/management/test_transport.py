@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from agent.core.addresses.uri import parse_http
 from agent.core.status.advice import advice
-from agent.errors import BrokerError, FailureKind, TransientError
+from agent.errors import BrokerError, FailureKind, PermanentError, TransientError
 from agent.management.client import ManagementClient
+from tests.lab.certificates import Authority
 from tests.lab.stranger import served
 
 
@@ -34,7 +38,7 @@ async def test_shows_no_password() -> None:
 
 
 @asynccontextmanager
-async def answering(answer: bytes) -> AsyncIterator[int]:
+async def answering(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """The port of a server that answers so, whatever it is asked."""
 
     async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,7 +46,7 @@ async def answering(answer: bytes) -> AsyncIterator[int]:
         writer.write(answer)
         await writer.drain()
 
-    async with served(answer_once) as port:
+    async with served(answer_once, tls=tls) as port:
         yield port
 
 
@@ -104,3 +108,21 @@ async def test_blanks_in_a_password_are_no_way_around() -> None:
     ):
         with pytest.raises(BrokerError, match=r"503: no \[redacted\] here"):
             await client.vhosts()
+
+
+async def test_files_of_certificates_are_read_again_after_a_failure(tmp_path: Path) -> None:
+    """They may have been renewed; a client that follows a cluster lives as long as the agent."""
+    former, present = (Authority.create(tmp_path, name) for name in ("former", "present"))
+    own, serving = present.server(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(own.certfile, own.keyfile)
+    trusted = tmp_path / "trusted.pem"
+    shutil.copy(former.cacertfile, trusted)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
+    async with (
+        answering(answer, tls=serving) as port,
+        ManagementClient([parse_http(f"https://u:p@127.0.0.1:{port}?cacertfile={trusted}")]) as client,
+    ):
+        with pytest.raises(PermanentError, match="not trusted"):
+            await client.vhosts()
+        shutil.copy(present.cacertfile, trusted)
+        assert await client.vhosts() == []

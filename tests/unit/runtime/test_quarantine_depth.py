@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.amqp.connect import connect
 from agent.amqp.data.splice import Counts
+from agent.amqp.wire import methods
 from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import parse
 from agent.core.rules.quarantine import QUEUE
@@ -76,6 +77,29 @@ def test_beside_a_source_of_amqp10_is_none_and_nothing_is_asked() -> None:
         models.network.on_write = lambda _, data: written.append(data)
         await QuarantineDepths(lambda: [Link(end)], {end: open_one}.get, board).look()
         assert (written, board.quarantine_depth) == ([], QuarantineDepth(0, is_exact=True))
+
+    among_models(live)
+
+
+def test_a_connection_that_could_not_be_asked_is_asked_later() -> None:
+    """It may be that of the only user who may look there."""
+
+    async def live(models: Models) -> None:
+        broker = models.broker(THERE)
+        may_look = await connect(replace(URI, channel_max=1), where="upstream full", name="test")
+        may_not = await connect(URI, where="upstream other", name="test")
+        its_only_one = await may_look.channel()
+        declared = {"queue": QUEUE, "exclusive": True}
+        await its_only_one.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+        broker.publish("", QUEUE, b"\0\0", b"a")
+        ends = {End(f"upstream {number}", (URI,)): each for number, each in enumerate((may_look, may_not))}
+        board = Board(lambda: 0.0, "a")
+        looks = QuarantineDepths(lambda: [Link(end) for end in ends], ends.get, board)
+        await looks.look()
+        assert board.quarantine_depth.messages is None
+        await its_only_one.close()
+        await looks.look()
+        assert board.quarantine_depth == QuarantineDepth(1, is_exact=True)
 
     among_models(live)
 

@@ -51,12 +51,16 @@ class AnotherAgent:
     def __init__(self) -> None:
         self.asked: list[tuple[str, Pause | None]] = []
         self.removed: list[str] = []
-        tasks = GuardedTasks(UnexpectedErrors())
+        self._tasks = tasks = GuardedTasks(UnexpectedErrors())
         uris = (parse(f"amqp://{HERE}"),)
-        replica = Replica(lambda: uris, tasks, Permit(), cast("GroupLinks", self))
+        self._replica = replica = Replica(lambda: uris, tasks, Permit(), cast("GroupLinks", self))
         replica.join("group", "b")
         replica.follow((LINK,))
         tasks.keep("share links", replica.run)
+
+    async def stop(self) -> None:
+        await self._replica.hand_over()
+        await self._tasks.end(1.0)
 
     def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
         assert link_id == LINK.id
@@ -157,6 +161,29 @@ def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_li
         runners.share()
         await asyncio.sleep(1)
         assert other.asked == [("pause", PAUSE), ("resume", None)], "the operator has taken it back"
+
+    among_models(live)
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_what_another_agent_has_passed_on_goes_with_the_link_unless_it_may_have_been_taken_back(
+    *, is_deaf: bool
+) -> None:
+    async def live(models: Models) -> None:
+        models.broker(HERE)
+        models.broker(THERE)
+        other = AnotherAgent()
+        await asyncio.sleep(SETTLED_WITHIN)
+        runners = runners_of(LINK)
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert runs_elsewhere(runners)
+        runners.commands.asked_by_another(LINK.id, "pause", PAUSE)
+        if is_deaf:
+            runners.commands.hear_nothing()
+        await other.stop()
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert not runs_elsewhere(runners)
+        assert runners.by_id[LINK.id].state.paused is not is_deaf
 
     among_models(live)
 

@@ -143,6 +143,31 @@ def test_a_broker_without_numbers_is_asked_less_often_and_looked_at_again_once_i
     assert link.seen == [QueueCounts(0, 0, 1)]
 
 
+@pytest.mark.parametrize(("takes", "pause"), [(0.1, EVERY), (EVERY / 15, 2 * EVERY), (EVERY / 6, 4 * EVERY)])
+def test_no_broker_is_busy_with_answers_for_more_than_a_twentieth_of_the_time(
+    api: HttpApi, takes: float, pause: float
+) -> None:
+    clock, answer, answered_at = Clock(), api.answers[QUEUES], list[float]()
+
+    def slowly() -> Any:
+        clock.now += takes
+        answered_at.append(clock.now)
+        return answer
+
+    api.answers[QUEUES] = slowly
+
+    async def live() -> None:
+        made = looks(Link((asked(api), "a")), clock=clock)
+        for _ in range(12):
+            await made.look()
+            clock.now += EVERY
+
+    asyncio.run(live())
+    assert pause >= 20 * takes
+    pauses = [later - takes - sooner for sooner, later in pairwise(answered_at)]
+    assert pauses == [pytest.approx(pause)] * len(pauses) and len(pauses) > 1
+
+
 def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path) -> None:
     """Its file is read once, for the first."""
     authority = Authority.create(tmp_path)

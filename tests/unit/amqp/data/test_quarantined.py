@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agent.amqp.data import header_table
 from agent.amqp.data.header_table import Names
-from agent.amqp.data.quarantined import Why, enclosed, restored
+from agent.amqp.data.quarantined import Capture, Captured, Room, Why, enclosed, restored
+from agent.amqp.data.rewriting import Delivery
 from agent.amqp.wire.properties import EXPIRATION, FLAGS, HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import CodecError, encode_table
 from agent.core import fields
@@ -76,6 +77,18 @@ def test_an_expiration_that_no_property_holds_is_refused() -> None:
     forged = inside.with_first_headers(header_table.text_entry(quarantine.EXPIRATION, b"9" * 256))
     with pytest.raises(CodecError):
         restored(forged.write())
+
+
+def test_the_room_of_a_message_whose_rest_will_not_come_is_there_for_others() -> None:
+    room, handed = Room(100), list[Captured]()
+    capture = Capture(room, handed.append)
+    for _ in range(3):
+        assert capture.begin(1, WHY.reason, Delivery(b"x", b"k", False), properties=b"\0\0", size=60, excess=0)
+        capture.add(b"a part")
+        capture.abandon()
+        assert not capture.is_collecting
+    capture.abandon()
+    assert (room.left, handed) == (100, [])
 
 
 def test_what_was_never_in_one_is_recognized() -> None:

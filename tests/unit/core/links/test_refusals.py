@@ -247,3 +247,20 @@ def test_of_one_that_is_not_noted_only_the_tag_is_known() -> None:
     waited, tags = source.wait()
     assert waited == pytest.approx(SHORTEST) and tags == [1, 2]
     assert not source.parked.is_busy
+
+
+def test_those_that_are_not_noted_come_later_and_later_until_more_gets_through_than_they_are() -> None:
+    source = Source(0)
+
+    def pauses(count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            number = source.publish()
+            source.confirms.refused(number, multiple=False)
+            source.parked.leave_unacknowledged(number, number, None, source.now)
+            found.append(source.wait()[0])
+        return found
+
+    assert pauses(4) == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    source.parked.confirmed_since += 2
+    assert pauses(4) == pytest.approx([1.6, 0.1, 0.2, 0.4])

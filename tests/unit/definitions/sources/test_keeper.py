@@ -101,6 +101,13 @@ def test_two_sources_swap_names(keeper: Keeper) -> None:
     assert not keeper.problems
 
 
+def test_what_only_a_forgotten_source_defines_is_not_in_force(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "y")
+    keeper.forget("a")
+    assert in_force(keeper) == {"y"}
+
+
 def test_a_forgotten_source_makes_room(keeper: Keeper) -> None:
     offer(keeper, "a", "x", "y")
     offer(keeper, "b", "x")

@@ -79,3 +79,24 @@ def test_what_another_cluster_serves_under_the_former_name_stays(*, used_for: fl
             assert (INTERNAL in broker.routing.exchanges) is (QUEUE in broker.queues) is stays
 
     among_models(live)
+
+
+def test_what_is_under_a_name_that_the_downstream_has_again_stays() -> None:
+    """Its links use it."""
+
+    async def live(models: Models) -> None:
+        broker = models.broker(THERE)
+        broker.make_queue(Queue(QUEUE, durable=True))
+        broker.routing.exchanges[INTERNAL] = Exchange(INTERNAL, "fanout", durable=True)
+        link, brokers = replace(exchange_link(), uris=(URI,)), Brokers((URI,), "new", stall_after=30)
+        async with await connect(URI, where="upstream origin", name="this agent, a moment ago") as former:
+            channel = await former.channel()
+            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=QUEUE)
+            sweeping = asyncio.ensure_future(sweep([Running(link)], brokers, "former"))
+            await asyncio.sleep(UNUSED_WITHIN / 2)
+            brokers.cluster = "former"
+            channel.leave()
+            await sweeping
+        assert INTERNAL in broker.routing.exchanges and QUEUE in broker.queues
+
+    among_models(live)

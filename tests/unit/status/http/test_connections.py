@@ -13,7 +13,15 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
 from agent.status.entry import Gauges
-from agent.status.http.connections import HEAD_WITHIN, IDLE, MOST_BODY, MOST_UNREAD, most_connections, spare_connections
+from agent.status.http.connections import (
+    HEAD_WITHIN,
+    IDLE,
+    MOST_BODY,
+    MOST_UNREAD,
+    STALLED_AFTER,
+    most_connections,
+    spare_connections,
+)
 from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import Serve, Served
 from tests.unit.status.test_board import LINK
@@ -123,6 +131,27 @@ async def test_the_most_useless_connection_goes_for_a_new_one(serve: Serve, clos
     await first.read()
     assert (await served.ask("/livez"))[0] == 200
     assert [await each.is_closed() for each in (first, *others)] == [False, True, False, False, False]
+
+
+async def test_of_those_that_read_too_slowly_no_more_are_disconnected_than_memory_needs(
+    serve: Serve, closing: ExitStack
+) -> None:
+    served = await serve()
+    connections = served.server.connections
+    for number in range(60):
+        served.board.put(replace(LINK, id=f"{number:08x}", name="n" * 100_000), LinkState(), Counts(), Gauges)
+    clients = [await connect(served, closing) for _ in range(3)]
+    for client in clients:
+        await client.send(b"GET /api/links HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    async def are_unsent() -> bool:
+        await turns()
+        return sum(each.held > 0 for each in connections) == len(clients)
+
+    await eventually_async(are_unsent, what="their answers are unsent")
+    connections.most_held = sum(each.held for each in connections) - 1
+    await later(served, STALLED_AFTER)
+    assert len(connections) == len(clients) - 1
 
 
 async def test_where_all_are_served_a_new_one_is_refused(serve: Serve, closing: ExitStack) -> None:
