@@ -103,7 +103,6 @@ def test_garbage_ends_no_copy_and_a_switchover_goes_on_once_it_is_over(standby: 
     assert standby.here.take(0, queue="audit") == []
 
 
-@pytest.mark.thorough
 def test_what_is_held_goes_back_once_it_fails(
     standby: StandbyScene, api: HostileApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,7 @@ def test_a_connection_that_could_not_be_asked_is_asked_later() -> None:
         may_not = await connect(URI, where="upstream other", name="test")
         its_only_one = await may_look.channel()
         declared = {"queue": QUEUE, "exclusive": True}
-        await its_only_one.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+        await its_only_one.ask(methods.QUEUE_DECLARE, **declared)
         broker.publish("", QUEUE, b"\0\0", b"a")
         ends = {End(f"upstream {number}", (URI,)): each for number, each in enumerate((may_look, may_not))}
         board = Board(lambda: 0.0, "a")

@@ -91,7 +91,7 @@ def test_what_is_under_a_name_that_the_downstream_has_again_stays() -> None:
         link, brokers = replace(exchange_link(), uris=(URI,)), Brokers((URI,), "new", stall_after=30)
         async with await connect(URI, where="upstream origin", name="this agent, a moment ago") as former:
             channel = await former.channel()
-            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=QUEUE)
+            await channel.ask(methods.BASIC_CONSUME, queue=QUEUE)
             sweeping = asyncio.ensure_future(sweep([Running(link)], brokers, "former"))
             await asyncio.sleep(UNUSED_WITHIN / 2)
             brokers.cluster = "former"
