@@ -349,7 +349,8 @@ class Flow:
         none, and a broker with the HTTP API looks at every channel each few seconds.
 
         If the broker refuses it, all that was taken has to go back. So nothing is taken before it is open if it was
-        acknowledged by then, if what goes back may be dropped for that, or if nothing may be published now.
+        acknowledged by then, if what goes back may be dropped for that, or if nothing may be published now. Why:
+        docs/decisions/0069-destination-channel-opens-late.md
         """
         options, path = self._options, self._path
         is_unsafe = options.ack_mode is not AckMode.ON_CONFIRM or path.fruitless > 0

@@ -70,12 +70,16 @@ def watch_owners(world: World) -> None:
 def _is_known_limit(world: World, writer: Process | None, other: Process) -> bool:
     """Consumers of exchanges' links are exclusive. So one that stood still alone goes on only with what it had read
     before upstream ended its connection, and that comes twice, as after each cut."""
-    if world.scenario.kind is Kind.EXCHANGE and any(
-        stream.process is writer and stream.server is world.up and not stream.server_is_gone
-        for stream in world.network.streams
-    ):
-        return False
-    return any(agent.goes_on_alone for agent in world.agents if agent.process in {other, writer})
+    may_stand_alone = {writer, other}
+    if world.scenario.kind is Kind.EXCHANGE:
+        may_stand_alone = {None} if _is_connected(world, writer) else {writer}
+    return any(agent.goes_on_alone for agent in world.agents if agent.process in may_stand_alone)
+
+
+def _is_connected(world: World, process: Process | None) -> bool:
+    """True if upstream has a connection of this process."""
+    of_process = (stream for stream in world.network.streams if stream.process is process)
+    return any(stream.server is world.up and not stream.server_is_gone for stream in of_process)
 
 
 def watch_settling(world: World) -> None:
