@@ -213,19 +213,6 @@ def wait_for_the_holder() -> None:
     _put(Sharing, "_may_share_links", lambda self, holder, _: not holder.links.isdisjoint(self.links))
 
 
-def listen_first() -> None:
-    """One that could hear nobody yet takes itself for alone."""
-
-    def deaf(follow: Any) -> Any:
-        def follows(self: Sharing, *given: Any) -> Any:
-            self._has_listened = True
-            return follow(self, *given)
-
-        return follows
-
-    _replace(Sharing, "follow", deaf)
-
-
 def wait_for_the_former() -> None:
     """Who gets the slot of an agent that may not know yet that it lost it runs queue links and shovels at once."""
     held_here = Sharing._held_here
@@ -260,7 +247,6 @@ SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
         stop_without_users,
         end_where_returned,
         wait_for_the_holder,
-        listen_first,
         wait_for_the_former,
     )
 }

@@ -51,7 +51,6 @@ import; and the seed that is tried first."""
 RARELY_MISSED: Final = {
     "wait_for_the_holder": 612,
     "wait_for_the_former": 288,
-    "listen_first": 665,
     "count_what_was_cut_off": 403,
 }
 """To look for another seed may take minutes. `remove_rivals` is not among them: none of 8,000 seeds misses it, since
