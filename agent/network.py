@@ -29,6 +29,7 @@ _TLS: Final = Failure(FailureKind.TLS)
 MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it
 READ_WITHIN: Final = 10.0  # seconds
 MOST_HANGING: Final = 32  # threads that may wait for a disk at the same time
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _CLIENT_CERTIFICATE_WANTED = "ALERT_CERTIFICATE_REQUIRED"
 _CLIENT_CERTIFICATE_REFUSED = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE_")
@@ -199,8 +200,11 @@ def _why_tls(error: ssl.SSLError) -> str:
 
 def why_os(error: BaseException) -> str:
     """What the system says of an error, without the address that Python adds."""
-    if isinstance(error, OSError):
-        return str(error) or "closed by the peer" if error.errno is None else os.strerror(error.errno)
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    if isinstance(error, OSError):  # clients' libraries join the errors of several addresses in a text
+        reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
+        return ", ".join(reasons) or str(error) or "closed by the peer"
     return str(error) or type(error).__name__
 
 

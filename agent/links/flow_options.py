@@ -26,7 +26,7 @@ class FlowOptions:
     prefetch is worth another consumer, as the queue goes with its last one. With a `rate_limit` the flow holds the
     connection that it reads from, so no other may read from it. `keeps_back`: what
     doesn't get through stays unacknowledged until the flow ends, counts for the limit, and is never tried again.
-    `opens_first`: only the opened channel shows whether the destination takes messages, as with AMQP 1.0.
+    `opens_first`: nothing is taken before the destination has given a channel to publish on.
     """
 
     queue: str

@@ -160,6 +160,7 @@ class Move:
                 limit=limit,
                 keeps_back=True,
                 rate_limit=None if options.rate is None else RateLimit(options.rate),
+                opens_first=True,  # it has messages, and none may be in doubt because a channel was refused
             ),
             up=source,
             down=destination,

@@ -43,6 +43,13 @@ def wrapped(cause: BaseException) -> BaseException:
             "refused: check",
         ),
         (OSError("of several addresses"), TransientError, "connection failed: of several addresses"),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 113] Connect call failed ('2001:db8::1', 1), [Errno 111] Connect call"
+            ),
+            TransientError,
+            "connection failed: No route to host, Connection refused",
+        ),
         (ConnectionResetError(errno.ECONNRESET, "x"), TransientError, "connection failed: Connection reset by peer"),
         (wrapped(ConnectionResetError(errno.ECONNRESET, "x")), TransientError, "Connection reset by peer"),
         (
