@@ -25,7 +25,7 @@ from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import declare, federated, queue, upstream_consumers
 from tests.lab.waiting import DEADLINE, eventually
 
-SECONDS: Final = float(os.environ.get("FEDERATION_AGENT_CHURN_SECONDS", "10"))
+SECONDS: Final = float(os.environ.get("FEDERATION_AGENT_CHURN_SECONDS", "5"))
 RATE: Final = 100
 LIVES: Final = 0.5
 STEADY, REPLY = "work", "work.reply"

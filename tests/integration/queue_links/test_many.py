@@ -80,8 +80,9 @@ def test_many_links(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent.wait_running(COUNT, deadline=DEADLINE)
     assert sockets(agent.pid) <= SOCKETS
     time.sleep(3)
-    used = min(cpu_in(agent.pid, IDLE / 2) for _ in range(2))  # CPU seconds are longer where others have the caches
-    assert used / (IDLE / 2) < 0.1
+    # CPU seconds are longer where others have the caches, and on virtual machines that were asleep.
+    used = min(cpu_in(agent.pid, IDLE / 2) for _ in range(2))
+    assert used / (IDLE / 2) < 0.3
     there.publish(bodies := numbered(20), "work7", exchange="")
     with User(here, "work7") as user:
         assert user.wait(20) == bodies
