@@ -50,10 +50,10 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
     definition["policies"]["federate"]["definition"] = {"federation-upstream": "origin"}
     agent.write({here.vhost: definition}).reload()
     agent.wait_for("running", (here.vhost, X, "long"))
-    [told] = [link for link in plan(agent, agent.path)["links"] if link["upstream"] == "long"]
-    assert told["outlook"] == "run", told["reason"]
-    assert {action["verb"] for action in told["actions"] if action["kind"] in {"queue", "binding"}} == {"keep"}
     there.wait_bound("k", exchange=name)
+    [planned] = [link for link in plan(agent, agent.path)["links"] if link["upstream"] == "long"]
+    assert planned["outlook"] == "run", planned["reason"]
+    assert {action["verb"] for action in planned["actions"] if action["kind"] in {"queue", "binding"}} == {"keep"}
     publish(there, name)
     assert here.take(1) == ["m"]
     here.bind("l")
