@@ -228,7 +228,11 @@ class ApiUser(NamedTuple):
     @property
     def sees_others(self) -> bool:
         """True if it is shown others' connections and consumers; without such a tag, lists of them are empty."""
-        return not self.tags.isdisjoint({"monitoring", "administrator"})
+        return "monitoring" in self.tags or self.is_administrator
+
+    @property
+    def is_administrator(self) -> bool:
+        return "administrator" in self.tags
 
 
 class TopicPermissionAnswer(TypedDict):

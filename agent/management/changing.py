@@ -22,6 +22,7 @@ _NEEDS: Final = {
     ObjectKind.POLICY: "the tag policymaker, and permissions",
     ObjectKind.BINDING: "permission to read the source and to write the destination",
 }
+_ALL: Final = {"configure": ".*", "write": ".*", "read": ".*"}
 _LISTS: Final = {ObjectKind.POLICY: "policies", ObjectKind.EXCHANGE: "exchanges", ObjectKind.QUEUE: "queues"}
 
 
@@ -35,6 +36,9 @@ class DeclaringClient(ManagementClient):
         if key.kind is ObjectKind.VHOST:  # its tags are written as one text
             body, needs = {**body, "tags": ",".join(body.get("tags", ()))}, _ADMINISTRATOR
             await self.write("PUT", f"vhosts/{vhost}", body, needs=needs)
+            if await self.half_made_vhosts([key.vhost]):
+                path = f"permissions/{vhost}/{encode((await self.whoami()).name)}"
+                await self.write("PUT", path, _ALL, needs=needs)
         elif key.kind is ObjectKind.BINDING:
             path = f"bindings/{vhost}/e/{name}/{'e' if key.to_exchange else 'q'}/{encode(key.destination)}"
             await self.write("POST", path, body, needs=needs)

@@ -29,7 +29,6 @@ from agent.migration.reading import DEADLINE, read_cluster
 
 APART: Final = 12.0
 """Seconds between two looks: what brokers show is five seconds old, unless they are configured otherwise."""
-_ADMINISTRATOR: Final = "administrator"
 _AUTHORITY: Final = "rabbitmq_auth_backend_"
 _SHOVEL: Final = "rabbitmq_shovel"
 _FEDERATION: Final = "federation"
@@ -63,7 +62,7 @@ def movers_of(source: DownstreamSettings) -> frozenset[str]:
 async def need_administrator(client: ManagementClient) -> None:
     """Others are shown fewer connections and parameters than there are, or none, without being refused."""
     who = await client.whoami()
-    if _ADMINISTRATOR not in who.tags:
+    if not who.is_administrator:
         raise PermanentError(
             f"source: user {who.name!r} isn't shown all connections and permissions, so nothing can be proved: "
             "give it the tag administrator"

@@ -45,8 +45,8 @@ async def open_clusters(source: DownstreamSettings, target: DownstreamSettings) 
 
 
 async def read_cluster(client: ManagementClient, vhosts: Iterable[str], *, is_source: bool) -> ClusterObjects:
-    """Read the cluster's objects in these vhosts, as far as they exist; of the source also the parameters. Raises
-    BrokerError."""
+    """Read the cluster's objects in these vhosts, as far as they exist; of the source also the parameters. A vhost of
+    the target that is half made counts as missing, so that it is made. Raises BrokerError."""
     where = "source" if is_source else "target"
     try:
         async with asyncio.timeout(DEADLINE):
@@ -78,12 +78,11 @@ async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_so
     named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
     reads: Reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
-    for vhost in await client.vhosts():
-        name = vhost["name"]
-        if name in vhosts:
-            found.add_vhost(name, {**vhost})
-            for kind, read in zip(KINDS.values(), reads, strict=True):
-                found.add(kind, name, await read(name))
+    there = {each["name"]: each for each in await client.vhosts() if each["name"] in vhosts}
+    for name in there.keys() - (set() if is_source else await client.half_made_vhosts(there)):
+        found.add_vhost(name, {**there[name]})
+        for kind, read in zip(KINDS.values(), reads, strict=True):
+            found.add(kind, name, await read(name))
     return ClusterObjects(
         overview["cluster_name"],
         release,

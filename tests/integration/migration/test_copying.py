@@ -53,6 +53,26 @@ def test_a_copy_changes_policies_and_leaves_all_else(migrated: MigrationScene) -
     assert migrated.has(migrated.target, "queues", "only here")
 
 
+def test_a_vhost_that_is_half_made_is_made(migrated: MigrationScene) -> None:
+    """As one left it whose connection ended while the broker made it: permissions come last. Where somebody has any,
+    an operator decides who else gets them."""
+    migrated.fill()
+    admin, vhost = migrated.target.admin, migrated.vhost
+    admin.vhost(vhost)
+    admin.delete("permissions", vhost, "guest")
+    admin.user(other := f"other{vhost}", other)
+    try:
+        admin.permissions(vhost, other)
+        refused = migrated.run("copy", status=5)
+        assert "vhost" not in refused["copied"]
+        assert f"it needs permission to configure it, in vhost '{vhost}'" in refused["left"][0]["reason"]
+    finally:
+        admin.delete("users", other)
+    copied = migrated.run("copy")
+    assert (copied["complete"], copied["copied"]["vhost"]) == (True, 1)
+    assert migrated.run("plan")["actions"] == []
+
+
 @pytest.mark.thorough  # brokers delete such a queue in five seconds
 def test_a_quorum_queue_that_is_half_made_is_left(migrated: MigrationScene) -> None:
     """As one left it whose connection was lost while the broker made it."""

@@ -41,6 +41,7 @@ from agent.migration.copying import (
 from agent.migration.reading import ClusterPair
 from tests.unit.migration.http_api import served
 
+WHO = {"name": "u", "tags": ["policymaker"]}
 SELECTION = {"v": everything(Place("m.yaml"))}
 
 
@@ -73,6 +74,7 @@ class Api:
             "overview": {"cluster_name": "c", "rabbitmq_version": "4.3.6", "exchange_types": [{"name": "direct"}]},
             "vhosts": [{"name": "v"}] if self.has_vhost else [],
             "queues": [self._queue(each) for each in self.queues],
+            "whoami": WHO,
         }
         return web.json_response(answers.get(kind, []))
 
@@ -289,7 +291,7 @@ class Target:
         headers = {"Date": f"Fri, 02 Jan 2026 {self.hour}:00:00 GMT"}
         self.hour += 1
         if request.method == "GET":
-            return web.json_response([], headers=headers)
+            return web.json_response(WHO if path == "whoami" else [], headers=headers)
         what = f"{request.method} {path}"
         self.asked.append(what)
         name = f"{request.method.lower()}_{path.partition('/')[0]}"
@@ -317,7 +319,7 @@ async def test_each_scratch_vhost_has_the_time_at_which_it_was_made_by_the_targe
     async with serving(api) as client:
         assert await rehearse(client, {vhost_key(name): {} for name in "abc"}) == {}
     hours = [each.removeprefix("federation-agent: rehearsal 2026-01-02T")[:2] for each in api.made()]
-    assert hours == ["10", "12", "14"]
+    assert hours == ["10", "13", "16"]
     assert [each for each in api.asked if each.startswith("DELETE")] == [f"DELETE vhosts/{each}" for each in api.made()]
 
 
