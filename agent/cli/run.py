@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -45,8 +45,10 @@ END_PATIENCE: Final = 2.0
 STANDBY_TASK: Final = "keep the standby in step"
 LOOK_FOR_STANDBY: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
-"""A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
+"""A thousand links are 250,000 objects, and a full collection of them takes a tenth of a second and more. By default
 there are eight while so many links open, and as many while they close."""
+STARTS_WITHIN: Final = 600.0
+GROWN: Final = 1.5
 log = structlog.get_logger()
 
 
@@ -55,6 +57,32 @@ Report: TypeAlias = Callable[[Exception], None]
 Follow: TypeAlias = Callable[[Changed, Report], Coroutine[Any, Any, None]]
 """Follows what else a configuration is made of: reports its changes, and errors, until it is cancelled."""
 FOLLOWING: Final = "following what is moved"
+
+
+class OldObjects:
+    """What has survived a full collection is left out of later ones, so that thousands of links that begin one after
+    another are gone through once instead of again and again.
+
+    Their sessions end as cycles, which such a collection would leave for ever. So it goes through all once there are
+    half as many again as when it last did, or as there were ten minutes after the start.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._before: int | None = None
+
+    def __call__(self, phase: str, collection: Mapping[str, int]) -> None:
+        """As one of `gc.callbacks`."""
+        if collection["generation"] != 2:
+            return
+        if phase == "stop":
+            gc.freeze()
+            if self._before is None and self._clock() - self._began > STARTS_WITHIN:
+                self._before = gc.get_freeze_count()
+        elif self._before is not None and gc.get_freeze_count() > self._before * GROWN:
+            gc.unfreeze()
+            self._before = None
 
 
 def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:
@@ -85,6 +113,7 @@ async def _run(
     raise_descriptor_limit()
     gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
     gc.set_threshold(*COLLECT_AFTER)
+    gc.callbacks.append(OldObjects())
     board = _board()
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
     waiting = None

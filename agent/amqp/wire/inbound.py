@@ -52,6 +52,8 @@ class Unread:
 
 
 BUFFER: Final = 256 * 1024
+IDLE_BUFFER: Final = 16 * 1024
+"""Until the first frame that isn't read at once: most connections of many links carry little."""
 
 Receive = Callable[[int, int, bytes], None]
 """Called with the kind, the channel and the payload of a frame."""
@@ -83,7 +85,8 @@ class Inbound:
         self.heard = self._loop.time()  # anything, from the peer, last
         self.reads_since = self.heard  # what came before is still in the socket where it wasn't read
         self.released_at = self.heard  # the last time that everybody let go
-        self._buffer = bytearray(BUFFER)
+        self._buffer = bytearray(IDLE_BUFFER)
+        self._is_enough_for = 0  # the largest frame of which the rest may come into the same buffer
         self._filled = 0
         self._greeted = False
         self._budget = Budget(clock, Turn.of(self._loop))
@@ -105,17 +108,21 @@ class Inbound:
         self._largest_body = max(frame_max, methods.LARGEST)
 
     def finish(self) -> None:
-        """Stop: what was read already must not be read again, and nothing may keep the connection in memory."""
+        """Stop: what was read already must not be read again, and nothing may keep the connection in memory, or what
+        keeps it its buffer."""
         self._is_over = True
+        self._loop.call_soon(self._let_go)  # it may be reading
         self._receive = self._end = _nothing
+
+    def _let_go(self) -> None:
+        self._buffer, self._filled = bytearray(IDLE_BUFFER), 0
 
     def room(self) -> memoryview:
         """The part of the buffer that the transport writes to."""
         # Some transports ask once more after the end, and none may be given an empty one.
         if self._filled == len(self._buffer):
             self._resize(self._filled + BUFFER)
-        room = memoryview(self._buffer)
-        return room[self._filled :] if self._filled and not self._is_over else room
+        return memoryview(self._buffer)[self._filled :]
 
     def came(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -282,10 +289,11 @@ class Inbound:
         self._greeted = True
 
     def _make_room(self, awaited: int) -> None:
-        """Make room for the frame that is awaited; replace a large buffer once its frame is gone."""
-        if awaited > len(self._buffer):
-            self._resize(awaited + BUFFER)
-        elif len(self._buffer) > BUFFER > self._filled and awaited <= BUFFER:
+        """Make room for the frame that is awaited, and for more in the first buffer; replace a large buffer once its
+        frame is gone."""
+        if awaited > self._is_enough_for:
+            self._resize(BUFFER if awaited <= BUFFER else awaited + BUFFER)
+        elif self._is_enough_for > BUFFER > self._filled and awaited <= BUFFER:
             self._resize(BUFFER)
 
     def _largest(self, kind: int) -> int:
@@ -299,7 +307,7 @@ class Inbound:
         # A new one: the transport may still hold a view of the old one, which then can't grow.
         resized = bytearray(size)
         resized[: self._filled] = self._buffer[: self._filled]
-        self._buffer = resized
+        self._buffer, self._is_enough_for = resized, size
 
     def _keep(self, at: int) -> None:
         """Move what is left of the buffer to its start."""

@@ -15,7 +15,7 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import CLOSE_PATIENCE, ChannelClosedError
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.ends import HeartbeatMissedError, NotAmqpError
-from agent.amqp.wire.inbound import BUFFER
+from agent.amqp.wire.inbound import BUFFER, IDLE_BUFFER
 from agent.errors import BrokerError, TransientError
 from tests.unit.amqp.wire.link import Link, Sent, Wire, calls, feed, opened, ready, terms, turn
 from tests.unit.amqp.wire.strategies import properties
@@ -46,6 +46,7 @@ lying = st.builds(
 )
 garbage = st.one_of(frames_of_all_kinds, frames_of_all_kinds, lying, st.binary(max_size=20))
 sayings = st.lists(garbage, max_size=12).map(b"".join)
+UNBLOCKED = frames.frame(frames.METHOD, 0, methods.CONNECTION_UNBLOCKED.encode())
 cuts = st.lists(st.integers(1, 30), max_size=40)
 
 
@@ -158,6 +159,8 @@ async def test_broken_amqp_is_told_with_the_reason(said: bytes, why: str) -> Non
     link = await Link.made()
     other = ready(link.upstream)
     other.on_message = lambda _: None
+    if len(said) > IDLE_BUFFER:
+        feed(link.upstream, UNBLOCKED, [10])  # after which the buffer holds all of it
     feed(link.upstream, said)
     error = link.upstream.closed.result()
     assert isinstance(error, TransientError)
@@ -175,6 +178,17 @@ async def test_what_follows_an_error_is_not_read() -> None:
     link.upstream.get_buffer(-1)[:100] = bytes(100)
     link.upstream.buffer_updated(100)
     assert "CONNECTION_FORCED" in str(link.upstream.closed.result())
+
+
+async def test_a_buffer_is_large_only_where_much_comes_and_goes_with_the_connection() -> None:
+    link = await Link.made()
+    feed(link.upstream, frames.HEARTBEAT_FRAME * IDLE_BUFFER)
+    assert len(link.upstream.get_buffer(-1)) == IDLE_BUFFER
+    feed(link.upstream, UNBLOCKED, [10])
+    assert len(link.upstream.get_buffer(-1)) == BUFFER
+    feed(link.upstream, frames.frame(1, 0, methods.CONNECTION_CLOSE.encode(code=320, text="CONNECTION_FORCED")))
+    await turn()
+    assert len(link.upstream.get_buffer(-1)) == IDLE_BUFFER
 
 
 async def test_a_stranger_is_recognised_by_what_it_says_first() -> None:
