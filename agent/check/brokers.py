@@ -50,7 +50,6 @@ DAY: Final = 86_400.0
 SOON: Final = 30 * DAY
 LARGEST_CLOCK_DIFFERENCE: Final = 5.0
 FEW_CHANNELS: Final = 32
-MOST_NAMED: Final = 5  # brokers or nodes in one text
 ALTERNATE: Final = "alternate-exchange"
 
 
@@ -225,7 +224,7 @@ def alarms_of(nodes: Sequence[NodeAnswer], broker: str) -> Iterator[tuple[str, s
     for kind, key in ((FailureKind.MEMORY_ALARM, "mem_alarm"), (FailureKind.DISK_ALARM, "disk_free_alarm")):
         lacking = [each["name"] for each in nodes if each.get(key) is True]
         if lacking:
-            yield f"{kind} on {listed(lacking, MOST_NAMED)}", KINDS[kind].clearing.format(broker=broker)
+            yield f"{kind} on {listed(lacking)}", KINDS[kind].clearing.format(broker=broker)
 
 
 async def judge_alarms(context: CheckContext) -> AsyncIterator[Finding]:
@@ -259,7 +258,7 @@ def judge_nodes(
 def judge_unseen(brokers: Sequence[str]) -> Iterator[Finding]:
     """`brokers` have no HTTP API that may be asked."""
     if brokers:
-        named = listed(brokers, MOST_NAMED)
+        named = listed(brokers)
         message = f"whether {named} has a memory or disk alarm can't be seen without the HTTP API"
         yield Finding.note(Topic.ALARM, "brokers", message, "give --api NAME=URL")
 

@@ -155,9 +155,6 @@ def _side(side: ClusterObjects) -> dict[str, Any]:
     return {"cluster": side.cluster, "version": release_text(side.release)}
 
 
-_MOST_NAMED = 5
-
-
 def move(
     file: Path,
     *,
@@ -204,7 +201,7 @@ def _left(queues: QueueMoves) -> list[str]:
     """A line for each reason."""
     by_reason = sorted(queues.left.items(), key=lambda each: (each[1], str(each[0])))
     return [
-        f"not moved: {counted(len(names), 'queue')}: {listed(names, _MOST_NAMED)}: {reason}"
+        f"not moved: {counted(len(names), 'queue')}: {listed(names)}: {reason}"
         for reason, found in groupby(by_reason, key=lambda each: each[1])
         for names in [[f"{key.name!r} in vhost {key.vhost!r}" for key, _ in found]]
     ]

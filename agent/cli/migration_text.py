@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_ACTIONS: Final = 20
 """Of a kind, in text."""
-MOST_NAMED: Final = 5
 MOST_LINES: Final = 50
 """Of a verdict, in text."""
 _COLOURS: Final = {ObjectionKind.IGNORED: "white", ObjectionKind.TRAP: "yellow"}
@@ -91,8 +90,8 @@ def more_lines(number: int, of: str) -> Iterator[str]:
 def named(keys: Sequence[ObjectKey]) -> str:
     first = keys[0]
     if len(keys) == 1 or first.kind in {ObjectKind.VHOST, ObjectKind.BINDING}:
-        return listed([str(key) for key in keys], MOST_NAMED, separator="; ")
-    names = listed([repr(key.name) for key in keys], MOST_NAMED)
+        return listed([str(key) for key in keys], separator="; ")
+    names = listed([repr(key.name) for key in keys])
     return f"{_PLURALS.get(first.kind, f'{first.kind}s')} {names} in vhost {first.vhost!r}"
 
 

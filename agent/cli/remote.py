@@ -19,7 +19,7 @@ from agent.cli import output
 from agent.cli.options import usual_config
 from agent.core.addresses.secret import Secret, redacted
 from agent.core.settings import HttpSettings
-from agent.core.text import listed, named_so
+from agent.core.text import MOST_NAMED, listed, named_so
 from agent.errors import AgentError, CannotStartError, ConfigurationError, UnknownLinkError
 from agent.network import explain
 
@@ -29,7 +29,6 @@ _MAX_ANSWER: Final = 256 * 1024 * 1024  # 20,000 bindings take 8 MiB
 NO_AGENT: Final = "the response is not an agent's: check the address"
 BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token, the agent accepts only programs under other names
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
-MOST_NAMED: Final = 5  # links in an error
 
 T = TypeVar("T")
 
@@ -292,7 +291,7 @@ def _hint(links: Sequence[Mapping[str, Any]], named: str) -> str:
 
 def _listed(links: Sequence[Mapping[str, Any]]) -> str:
     named = [f"{link['id']} ({link['kind']} {full_name(link)}, upstream {link['upstream'] or '-'})" for link in links]
-    return listed(named, MOST_NAMED)
+    return listed(named)
 
 
 def completions(links: Iterable[Mapping[str, Any]], incomplete: str) -> list[tuple[str, str]]:

@@ -44,7 +44,10 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def listed(words: Sequence[str], most: int, what: str = "", *, separator: str = ", ") -> str:
+MOST_NAMED: Final = 5
+
+
+def listed(words: Sequence[str], most: int = MOST_NAMED, what: str = "", *, separator: str = ", ") -> str:
     """The first words, and the number of the others."""
     shown, more = separator.join(words[:most]), len(words) - most
     end = "; " if ";" in separator else " "

@@ -20,7 +20,6 @@ from agent.management.transport import NotTakenError
 from agent.migration.observing import fence_look, movers_of, need_administrator, now_at
 
 _TRIES: Final = 5
-_MOST_NAMED: Final = 5
 _NOBODY: Final = ClientFence("", "", Permissions("", "", ""))
 
 
@@ -80,7 +79,7 @@ def _refuse_for_others(
             )
     others = [f"vhost {vhost!r}: {each}" for vhost in vhosts for each in strangers(look, vhost, movers, users)]
     if others:
-        what = listed(others, _MOST_NAMED, separator="; ")
+        what = listed(others, separator="; ")
         raise PermanentError(f"source: nothing is fenced, as others may publish: {what}. Fence their users, too")
 
 
@@ -166,7 +165,7 @@ def _not_found(look: SourceLook, vhosts: Collection[str], users: Collection[str]
         fenced = {vhost for vhost, each in look.fences if each == user}
         elsewhere = sorted(fenced.difference(vhosts))
         if elsewhere:
-            names = listed(list(map(repr, elsewhere)), _MOST_NAMED)
+            names = listed(list(map(repr, elsewhere)))
             yield f"user {user!r} is also fenced in vhosts that the file doesn't have: {names}"
         elif not fenced:
             yield f"user {user!r} isn't fenced"

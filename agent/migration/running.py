@@ -33,7 +33,6 @@ from agent.migration.reading import open_clusters, read_cluster
 from agent.tasks import gather_both
 
 BETWEEN: Final = 30.0
-_MOST_NAMED: Final = 5
 ClusterReadings: TypeAlias = tuple[ClusterObjects, ClusterObjects]
 """Of the file's source and its target."""
 
@@ -117,7 +116,7 @@ async def _refuse_hidden_consumers(client: ManagementClient, end: MoveEnd) -> No
 
 def _missing_text(missing: Sequence[ObjectKey]) -> str:
     verb = "is" if len(missing) == 1 else "are"
-    return f"{counted(len(missing), 'queue')} {verb} missing ({listed([str(key) for key in missing], _MOST_NAMED)})"
+    return f"{counted(len(missing), 'queue')} {verb} missing ({listed([str(key) for key in missing])})"
 
 
 @dataclass(slots=True)

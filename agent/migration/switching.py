@@ -45,7 +45,6 @@ BETWEEN: Final = 2.0
 AT_A_TIME: Final = 8
 TOGETHER: Final = 5_000
 """Messages of a queue that are taken at a time."""
-MOST_NAMED: Final = 5
 LOCKED_WITHIN: Final = 90.0
 """Seconds in which other agents give copies back: they read that it is promoted within 30 s."""
 _LOST: Final = (
@@ -126,7 +125,7 @@ class SwitchingOver:
                 unknown = [str(key) for key, depth in left.items() if depth is None]
                 why = f"{counted(waiting, 'message waits', 'messages wait')} in its links" if waiting else _CHANGES
                 if unknown:
-                    why = f"the source doesn't show how much waits in {listed(unknown, MOST_NAMED)}"
+                    why = f"the source doesn't show how much waits in {listed(unknown)}"
                 raise TransientError(f"upstream {self._settings.of}: not quiet within {DRAINED_WITHIN:g} s: {why}")
             self._say(f"waiting until nothing moves: {waiting:,} in links")
             await self._sleep(BETWEEN)

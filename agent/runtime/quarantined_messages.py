@@ -19,7 +19,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Definitions, Link
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
-from agent.core.text import named_so
+from agent.core.text import MOST_NAMED, named_so
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
@@ -30,7 +30,6 @@ from agent.links.ends import End, reachable, terminus_of
 from agent.links.registry import Kinds
 from agent.slices import steps_in_slices
 
-MOST_NAMED: Final = 5
 GIVEN: Final = "broker of --uri"
 
 

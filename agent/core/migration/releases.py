@@ -249,7 +249,6 @@ def as_quorum(key: ObjectKey, body: Body) -> tuple[Body, list[Objection]]:
 
 PolicyNames = Mapping[ObjectKey, str | None]
 """The policy in force, None where that isn't known, by queue and exchange."""
-_MOST_NAMED: Final = 5
 _OF_AGENTS: Final = "the agent reads it from its own configuration, or from the broker beside it"
 _COMPONENTS: Final = {
     "federation-upstream": _OF_AGENTS,
@@ -376,5 +375,5 @@ def _of_parameters(source: ClusterObjects, vhosts: set[str]) -> Iterator[Objecti
         if vhost in vhosts:
             names.setdefault((vhost, component), []).append(repr(name))
     for (vhost, component), found in names.items():
-        reason = f"parameters of component {component!r} aren't copied: {listed(found, _MOST_NAMED)}"
+        reason = f"parameters of component {component!r} aren't copied: {listed(found)}"
         yield _trap(vhost_key(vhost), reason, _COMPONENTS.get(component, _ANY_COMPONENT))

@@ -22,7 +22,6 @@ from agent.errors import Place, Problem, Severity
 ALL = "all"
 
 
-MOST_NAMED = 5  # upstreams
 MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 
 
@@ -161,7 +160,7 @@ class _VhostResolver:
             self._warn(
                 standby.place,
                 f"vhost {self._vhost!r} is federated by its standby alone until a promotion; not used: "
-                f"{listed(unused, MOST_NAMED)}",
+                f"{listed(unused)}",
             )
 
     def unjudged(self) -> Iterator[Problem]:
@@ -396,7 +395,7 @@ def _is_undecided(verdict: PolicyVerdict, previous: Iterable[model.Link]) -> boo
 def _some(names: Iterable[str]) -> str:
     """The first few names, in words."""
     known = sorted(names)
-    return f"there are {listed([*map(repr, known)], MOST_NAMED)}" if known else "none is defined there"
+    return f"there are {listed([*map(repr, known)])}" if known else "none is defined there"
 
 
 def _describe(chosen: ChosenDefinition) -> str:

@@ -27,7 +27,6 @@ from agent.core.text import age, listed
 from agent.errors import Place
 
 DEFAULT_VHOST: Final = "/"
-MOST_NAMED: Final = 5
 MOST_HOPS: Final = 100
 """Messages that the source got through links have to come, too; loops end at a cluster that a message has been to."""
 _FIXED: Final = LinkSettings(max_hops=MOST_HOPS, lag_critical=LagCritical(seconds=60.0))
@@ -51,7 +50,7 @@ class StandbySettings:
 
     @property
     def in_words(self) -> str:
-        vhosts = listed([repr(vhost) for vhost in self.vhosts], MOST_NAMED)
+        vhosts = listed([repr(vhost) for vhost in self.vhosts])
         taken = [] if self.trim_after is None else [f"what the source consumed {age(self.trim_after)} ago"]
         taken += [] if self.keep is None else [f"what is older than {age(self.keep)}"]
         return (

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LATE: Final = 60.0
 """Seconds since definitions were followed, or queues looked at, after which what is known is old."""
-MOST_NAMED: Final = 5
 LOOKS: Final = 4
 """In which what is on its way between two looks doesn't seem to be missing."""
 Depths: TypeAlias = "Mapping[ObjectKey, tuple[int | None, int | None]]"
@@ -84,14 +83,14 @@ class StandbyStatus:
         yield from _old("definitions were followed", self.followed_at, self.follow_error, now)
         if self.left:
             named = [f"{key}: {reason}" for key, reason in self.left.items()]
-            yield f"{counted(len(named), 'object is', 'objects are')} not as at the source: {listed(named, MOST_NAMED)}"
+            yield f"{counted(len(named), 'object is', 'objects are')} not as at the source: {listed(named)}"
         for vhost in self.gone.vhosts if self.gone is not None else ():
             yield f"the source has nothing any more of what is here in vhost {vhost!r}"
         if self.followed_at is not None and not links.number:
             yield "no link brings messages: no chosen exchange is there"
         if links.not_working:
             number = counted(len(links.not_working), "link doesn't", "links don't")
-            yield f"{number} work: {listed(links.not_working, MOST_NAMED)}"
+            yield f"{number} work: {listed(links.not_working)}"
         if links.number and not links.not_working and links.waiting is None:
             yield "how much waits in the links isn't known"
         yield from _old("queues were looked at", self.depths_at, self.depths_error, now)
@@ -101,7 +100,7 @@ class StandbyStatus:
         """The notes for an operator about all of it, none of which keeps it from being in step."""
         gone = [] if self.gone is None else [str(key) for key in self.gone.objects]
         what = counted(len(gone), "object of the standby isn't", "objects of the standby aren't")
-        return (f"{what} at the source: {listed(gone, MOST_NAMED)}",) if gone else ()
+        return (f"{what} at the source: {listed(gone)}",) if gone else ()
 
     @property
     def repeats_at_most(self) -> int | None:

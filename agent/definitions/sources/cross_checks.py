@@ -13,7 +13,7 @@ from agent.core.model import AckMode, Choice, Definitions, LinkSettings, SetMemb
 from agent.core.rules.hops import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.policies import without_effect
-from agent.core.rules.resolve import ALL, MOST_NAMED
+from agent.core.rules.resolve import ALL
 from agent.core.settings import DownstreamSettings
 from agent.core.text import did_you_mean, in_another_vhost, listed
 from agent.definitions.document.findings import Spot, one_line, quoted
@@ -132,7 +132,7 @@ def check_standby(
         if unused:
             spot.error(
                 f"vhost {quoted(vhost)} is federated by the standby alone; move to another vhost, or to another agent "
-                f"for after a promotion: {one_line(listed(unused, MOST_NAMED))}",
+                f"for after a promotion: {one_line(listed(unused))}",
                 "vhosts",
                 vhost,
                 key=True,
@@ -158,7 +158,7 @@ def check_standby(
         losing |= _may_lose(upstream.settings)
     if losing:
         spot.warn(
-            f"upstream {quoted(standby.of)} has {listed(sorted(losing), MOST_NAMED)}: so its links may lose copies, "
+            f"upstream {quoted(standby.of)} has {listed(sorted(losing))}: so its links may lose copies, "
             "and the standby doesn't know which; leave that out",
             "of",
         )

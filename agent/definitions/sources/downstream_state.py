@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from agent.core import fields
 from agent.core.fields import UNREAD, Field, Table, UnusableError
@@ -15,7 +15,6 @@ from agent.definitions.document.findings import problem_at, quoted
 from agent.errors import Place, Problem
 
 JsonObjects = Iterable[Mapping[str, Any]]
-MOST_NAMED: Final = 5
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Unusable:
         if not self.objects:
             return ()
         message = (
-            f"vhost {quoted(self.vhost)} holds what can't be federated: {listed(self.objects, MOST_NAMED)}; "
+            f"vhost {quoted(self.vhost)} holds what can't be federated: {listed(self.objects)}; "
             "declare it again with other arguments"
         )
         return (problem_at(Place(source), message),)

@@ -51,7 +51,6 @@ CONSUMER_TAG: Final = "shovel"
 QUEUES: Final = "/queues/"  # how addresses of queues begin on RabbitMQ 4
 COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
 BETWEEN_LOOKS: Final = 0.05
-MOST_NAMED: Final = 5
 
 
 class ShovelLinks(Kind[ShovelLink]):
@@ -311,7 +310,7 @@ def _of_unapplied(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     return (
-        f"the source doesn't show that it applies {listed(names, MOST_NAMED)} of src-consumer-args, so it may deliver "
+        f"the source doesn't show that it applies {listed(names)} of src-consumer-args, so it may deliver "
         "as if that weren't there: remove it, or write a filter that this broker knows"
     )
 
