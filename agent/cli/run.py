@@ -47,8 +47,7 @@ LOOK_FOR_STANDBY: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 10, 10)
 """A thousand links are 250,000 objects, and a full collection of them takes a tenth of a second and more. By default
 there are eight while so many links open, and as many while they close."""
-STARTS_WITHIN: Final = 600.0
-GROWN: Final = 1.5
+ALL_EVERY: Final = 3600.0
 log = structlog.get_logger()
 
 
@@ -60,17 +59,12 @@ FOLLOWING: Final = "following what is moved"
 
 
 class OldObjects:
-    """What has survived a full collection is left out of later ones, so that thousands of links that begin one after
-    another are gone through once instead of again and again.
-
-    Their sessions end as cycles, which such a collection would leave for ever. So it goes through all once there are
-    half as many again as when it last did, or as there were ten minutes after the start.
-    """
+    """What has survived a full collection is left out of those of the next hour, so that thousands of links that begin
+    one after another are gone through once instead of again and again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._began = clock()
-        self._before: int | None = None
+        self._all_at = clock() + ALL_EVERY
 
     def __call__(self, phase: str, collection: Mapping[str, int]) -> None:
         """As one of `gc.callbacks`."""
@@ -78,11 +72,9 @@ class OldObjects:
             return
         if phase == "stop":
             gc.freeze()
-            if self._before is None and self._clock() - self._began > STARTS_WITHIN:
-                self._before = gc.get_freeze_count()
-        elif self._before is not None and gc.get_freeze_count() > self._before * GROWN:
+        elif self._clock() >= self._all_at:
             gc.unfreeze()
-            self._before = None
+            self._all_at = self._clock() + ALL_EVERY
 
 
 def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:

@@ -466,6 +466,16 @@ class Flow:
             await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
         if self._target is not None:
             self._target.abandon()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Leave no cycle: where thousands of sessions end at once, one turn of the loop would collect them all."""
+        if self._out is not None:
+            self._out.on_cancel = None
+        if self._source is not None:
+            self._source.on_exhausted = None
+        if self._target is not None:
+            self._target.let_go()
 
     async def _finish_quarantine(self) -> None:
         """Wait until what is on its way to the quarantine is there and acknowledged; otherwise it would come again and

@@ -36,14 +36,17 @@ class DeclaringClient(ManagementClient):
         if key.kind is ObjectKind.VHOST:  # its tags are written as one text
             body, needs = {**body, "tags": ",".join(body.get("tags", ()))}, _ADMINISTRATOR
             await self.write("PUT", f"vhosts/{vhost}", body, needs=needs)
-            if await self.half_made_vhosts([key.vhost]):
-                path = f"permissions/{vhost}/{encode((await self.whoami()).name)}"
-                await self.write("PUT", path, _ALL, needs=needs)
         elif key.kind is ObjectKind.BINDING:
             path = f"bindings/{vhost}/e/{name}/{'e' if key.to_exchange else 'q'}/{encode(key.destination)}"
             await self.write("POST", path, body, needs=needs)
         else:
             await self.write("PUT", f"{_LISTS[key.kind]}/{vhost}/{name}", body, needs=needs)
+
+    async def make_whole(self, vhost: str) -> None:
+        """Give this user the permissions that the broker gives to whoever makes a vhost, if nobody got them."""
+        if await self.half_made_vhosts([vhost]):
+            path = f"permissions/{encode(vhost)}/{encode((await self.whoami()).name)}"
+            await self.write("PUT", path, _ALL, needs=_ADMINISTRATOR)
 
     async def set_global_parameter(self, name: str, value: object) -> None:
         body = {"name": name, "value": value}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, Final, TypeVar
 
 from agent.core.addresses.url_text import encode
@@ -99,16 +99,19 @@ class ManagementClient(Transport):
         """The user's permissions in each vhost; empty if the broker's own database doesn't have the user."""
         return await self._permissions("users", user) or []
 
-    async def half_made_vhosts(self, vhosts: Iterable[str]) -> set[str]:
-        """Those that nobody has permissions in. A broker gives them last, to the user who makes a vhost, and not at
-        all where the connection ended before: so 3.10 and 4.3. Empty for a user who can't tell, or couldn't get any.
+    async def half_made_vhosts(self, vhosts: Collection[str]) -> set[str]:
+        """Those of these empty vhosts that no user of the broker's own database has permissions in. A broker gives them
+        last, to the user who makes a vhost, and not at all where the connection ended before: so 3.10 and 4.3. None
+        where it isn't known, as another backend may have the users, or where this user couldn't get any.
         """
-        who = await self.whoami()
-        if not who.is_administrator:
+        try:
+            who = await self.whoami()
+            if not vhosts or not who.is_administrator or (own := await self._permissions("users", who.name)) is None:
+                return set()
+            doubtful = set(vhosts) - {each["vhost"] for each in own}
+            return {vhost for vhost in sorted(doubtful) if await self._permissions("vhosts", vhost) == []}
+        except PermanentError:
             return set()
-        own = await self._permissions("users", who.name)
-        doubtful = [] if own is None else sorted(set(vhosts) - {each["vhost"] for each in own})
-        return {vhost for vhost in doubtful if not await self._permissions("vhosts", vhost)}
 
     async def _permissions(self, of: str, name: str) -> list[PermissionAnswer] | None:
         path = f"{of}/{encode(name)}/permissions"

@@ -145,6 +145,8 @@ async def _declare(target: DeclaringClient, action: MigrationAction, account: Co
     else:
         try:
             await target.declare(key, action.body)
+            if key.kind is ObjectKind.VHOST:
+                await target.make_whole(key.vhost)
         except TransientError as error:
             account.left[key] = str(error)
             account.failed = error

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from agent.amqp.connect import PRODUCT
-from agent.core.migration.objects import ClusterObjects, ObjectKey, ObjectKind, Objects, queue_key, release_of
+from agent.core.migration.objects import (
+    ClusterObjects,
+    ObjectKey,
+    ObjectKind,
+    Objects,
+    queue_key,
+    release_of,
+    vhost_key,
+)
 from agent.core.settings import DownstreamSettings
 from agent.core.text import listed
 from agent.definitions.sources.cluster_objects import KINDS, ObjectsOfVhosts
@@ -78,11 +86,15 @@ async def _read(client: ManagementClient, vhosts: set[str], where: str, *, is_so
     named = [each.get("name") for each in types if isinstance(each, dict)] if isinstance(types, list) else []
     found = ObjectsOfVhosts()
     reads: Reads = (client.policies_of, client.exchanges, client.queues, client.bindings)
-    there = {each["name"]: each for each in await client.vhosts() if each["name"] in vhosts}
-    for name in there.keys() - (set() if is_source else await client.half_made_vhosts(there)):
-        found.add_vhost(name, {**there[name]})
-        for kind, read in zip(KINDS.values(), reads, strict=True):
-            found.add(kind, name, await read(name))
+    for vhost in await client.vhosts():
+        name = vhost["name"]
+        if name in vhosts:
+            found.add_vhost(name, {**vhost})
+            for kind, read in zip(KINDS.values(), reads, strict=True):
+                found.add(kind, name, await read(name))
+    if not is_source:
+        for name in await client.half_made_vhosts(vhosts & found.empty_vhosts()):
+            del found.objects[vhost_key(name)]
     return ClusterObjects(
         overview["cluster_name"],
         release,
@@ -103,7 +115,6 @@ async def _parameters(client: ManagementClient, vhosts: set[str]) -> tuple[tuple
 
 
 LONGEST_NAME: Final = 255
-MOST_NAMED: Final = 5
 
 
 async def clients_of(client: ManagementClient, where: str, vhosts: Mapping[str, AbstractSet[str]]) -> list[str]:
@@ -118,7 +129,7 @@ async def clients_of(client: ManagementClient, where: str, vhosts: Mapping[str, 
 
 
 def refusal_of(clients: Sequence[str]) -> str:
-    return f"clients are connected: {listed(clients, MOST_NAMED)}; end them, and keep them out until it is done"
+    return f"clients are connected: {listed(clients)}; end them, and keep them out until it is done"
 
 
 async def _demand_sight(client: ManagementClient, where: str) -> None:

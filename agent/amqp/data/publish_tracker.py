@@ -193,6 +193,11 @@ class PublishTracker:
             self._counts.given_back += self.unsettled
         self._is_abandoned, self._heeds_confirms = True, False  # what is confirmed later counts as given back already
 
+    def let_go(self) -> None:
+        """Neither publish nor give back from now on what was refused."""
+        self.refused.let_go()
+        self._unpublishable.let_go()
+
     def write(self, data: bytes) -> None:
         """Write frames of publishes, and hold them."""
         self._open()

@@ -39,6 +39,14 @@ MOST_RETURNS: Final = 10
 Later = Callable[[float, Callable[[], None]], object]
 
 
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
 class Refused:
     """Does with the refused messages of one channel what `Refusals` decides, and keeps copies of them as long as there
     is room."""
@@ -191,6 +199,11 @@ class Refused:
         self._gone([])
         self._held.release()
 
+    def let_go(self) -> None:
+        """After `release`: keep nothing else in memory."""
+        self._publish, self._give_back, self._may_publish = _nothing, _nothing, _never
+        self.hand_over = self.on_counted_return = None
+
     def return_unacknowledged(self) -> None:
         """Return what is unacknowledged and noted, since others may want it; not if each return is counted."""
         if not self._is_released and not self._refusals.returns_are_counted:
@@ -329,6 +342,9 @@ class Unpublishable:
     def count(self) -> int:
         """The number of messages that are held."""
         return len(self._tags)
+
+    def let_go(self) -> None:
+        self._give_back = _nothing
 
     def describe(self, limits: Mapping[str, int]) -> str:
         """Describe the messages in an operator's words; empty if there are none. `limits` are bytes, by reason, 0 if

@@ -441,6 +441,7 @@ class WireConnection(asyncio.BufferedProtocol):
         error = self.explain(error)
         self.closed.set_result(error)
         self.inbound.finish()
+        self.on_blocked = None
         for timer in (self._timer, self._looking):
             if timer is not None:
                 timer.cancel()

@@ -53,7 +53,7 @@ class Unread:
 
 BUFFER: Final = 256 * 1024
 IDLE_BUFFER: Final = 16 * 1024
-"""Until the first frame that isn't read at once: most connections of many links carry little."""
+"""Until a frame comes in parts: most connections of many links carry little."""
 
 Receive = Callable[[int, int, bytes], None]
 """Called with the kind, the channel and the payload of a frame."""
@@ -115,7 +115,7 @@ class Inbound:
         self._receive = self._end = _nothing
 
     def _let_go(self) -> None:
-        self._buffer, self._filled = bytearray(IDLE_BUFFER), 0
+        self._buffer, self._filled = bytearray(1), 0
 
     def room(self) -> memoryview:
         """The part of the buffer that the transport writes to."""

@@ -16,6 +16,7 @@ from agent.core.migration.objects import (
     ObjectKey,
     ObjectKind,
     binding_key,
+    is_everywhere,
     queue_body,
     release_of,
     vhost_key,
@@ -63,6 +64,12 @@ class ObjectsOfVhosts:
             "tags": [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
             "default_queue_type": kind if isinstance(kind, str) and kind != "undefined" else "classic",
         }
+
+    def empty_vhosts(self) -> set[str]:
+        """Those that were added and have nothing for which it takes permissions, as policies don't."""
+        free = {ObjectKind.VHOST, ObjectKind.POLICY}
+        made = (key for key in {*self.objects, *self.passing, *self.unread} if key.kind not in free)
+        return {key.vhost for key in self.objects} - {key.vhost for key in made if not is_everywhere(key)}
 
     def add(self, kind: ObjectKind, vhost: str, answers: Iterable[JsonObject]) -> None:
         for answer in answers:

@@ -160,12 +160,12 @@ class ExchangeSession(Session[RunnableExchangeLink]):
         )
 
     def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Builder:
-        runnable = self._runnable
+        runnable, brokers = self._runnable, self._brokers
 
         async def spare() -> Connection:
             """Open a connection that may be lost, after those that the link needs."""
             await asyncio.wait([first])
-            return await self._brokers.trial(runnable.ends.source, control.connection.uri)
+            return await brokers.trial(runnable.ends.source, control.connection.uri)
 
         internal = InternalExchanges(runnable.kind.plugin_types, control, spare=spare)
         return Builder(wanted, control=control, built=runnable.built, internal=internal, spare=spare)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
 
 from agent.amqp.connect import connect
+from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.data.quarantined import Room
 from agent.amqp.data.rewriting import Destination
-from agent.amqp.data.splice import Counts
+from agent.amqp.data.splice import Counts, DeliveryForwarder
+from agent.amqp.wire.channel import Channel
 from agent.core.addresses.uri import parse
 from agent.core.links import read_limits
 from agent.core.model import AckMode
@@ -51,6 +54,34 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         await until(lambda: not flow.unsettled, what="it is settled")
         await flow.close()
         await flow.leave()
+
+
+async def test_what_has_ended_is_in_no_cycle(broker: Node, second_broker: Node, name: Callable[[str], str]) -> None:
+    """Where thousands of links end at once, a collection of all their sessions would hold the loop for seconds."""
+
+    def alive() -> int:
+        return sum(isinstance(each, Flow | PublishTracker | DeliveryForwarder | Channel) for each in gc.get_objects())
+
+    called = name("ended")
+    declare(second_broker, called)
+    declare(broker, called)
+    options = FlowOptions(called, "link", Destination(called))
+    async with await opened(second_broker) as up, await opened(broker) as down:
+        gc.disable()
+        try:
+            before = alive()
+            flow: Flow | None = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory(), room=Room(0))
+            assert flow is not None
+            await flow.start(STAMP)
+            await publish_async(second_broker.uri(), called, "k", ["body"])
+            assert [each.body for each in await messages_async(broker.uri(), called, 1)] == [b"body"]
+            assert alive() > before
+            await flow.close()
+            await flow.leave()
+            flow = None
+            await until(lambda: alive() == before, what="all of it is gone")
+        finally:
+            gc.enable()
 
 
 async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:

@@ -188,7 +188,7 @@ async def test_a_buffer_is_large_only_where_much_comes_and_goes_with_the_connect
     assert len(link.upstream.get_buffer(-1)) == BUFFER
     feed(link.upstream, frames.frame(1, 0, methods.CONNECTION_CLOSE.encode(code=320, text="CONNECTION_FORCED")))
     await turn()
-    assert len(link.upstream.get_buffer(-1)) == IDLE_BUFFER
+    assert len(link.upstream.get_buffer(-1)) == 1
 
 
 async def test_a_stranger_is_recognised_by_what_it_says_first() -> None:
