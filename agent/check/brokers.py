@@ -15,16 +15,7 @@ from typing import Final
 from agent.amqp.connect import Connection, connect, connect_any
 from agent.amqp.declares import ObjectFound, Presence, probe
 from agent.amqp10.terminus import Terminus
-from agent.check.context import (
-    DEFAULT_VHOST,
-    SOURCE,
-    Attempt,
-    BrokerFacts,
-    CheckContext,
-    Endpoint,
-    Expiring,
-    is_by_certificate,
-)
+from agent.check.context import SOURCE, Attempt, BrokerFacts, CheckContext, Endpoint, Expiring, is_by_certificate
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.policies import PolicyTarget, effective_policy
@@ -33,7 +24,7 @@ from agent.core.addresses.expiry import certificate_expiry, token_expiry
 from agent.core.addresses.rabbitmq_address import addressed, in_other_form
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Outlook
-from agent.core.model import ExchangeLink, ShovelLink
+from agent.core.model import DEFAULT_VHOST, ExchangeLink, ShovelLink
 from agent.core.permissions import EVENTS
 from agent.core.status.advice import advice
 from agent.core.status.failure_kinds import KINDS

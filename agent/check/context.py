@@ -10,13 +10,21 @@ from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.links.plan import PlannedLink
-from agent.core.model import AddressDestination, AddressSource, Definitions, Link, Shovel, ShovelLink, ShovelPlace
+from agent.core.model import (
+    DEFAULT_VHOST,
+    AddressDestination,
+    AddressSource,
+    Definitions,
+    Link,
+    Shovel,
+    ShovelLink,
+    ShovelPlace,
+)
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM, reachable
 
 SOURCE: Final = "shovel source"
 DESTINATION: Final = "shovel destination"
-DEFAULT_VHOST: Final = "/"
 RABBITMQ: Final = "RabbitMQ"
 
 

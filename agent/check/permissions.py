@@ -10,16 +10,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Final
 
-from agent.check.context import (
-    DEFAULT_VHOST,
-    Attempt,
-    BrokerApis,
-    CheckContext,
-    Endpoint,
-    LinkEnds,
-    address,
-    downstream_in,
-)
+from agent.check.context import Attempt, BrokerApis, CheckContext, Endpoint, LinkEnds, address, downstream_in
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.core.addresses.rabbitmq_address import addressed
@@ -27,6 +18,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Outlook
 from agent.core.links.upstream_steps import Verb
 from agent.core.model import (
+    DEFAULT_VHOST,
     AddressDestination,
     AddressSource,
     ExchangeLink,

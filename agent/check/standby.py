@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Final
 
-from agent.check.context import DEFAULT_VHOST, CheckContext, Endpoint, downstream_in, upstream
+from agent.check.context import CheckContext, Endpoint, downstream_in, upstream
 from agent.check.findings import Finding, Topic
 from agent.check.http_api import BrokerApi
 from agent.check.permissions import lacking
 from agent.core.migration.objects import ObjectKey, ObjectKind, is_brokers_own
-from agent.core.model import Definitions
+from agent.core.model import DEFAULT_VHOST, Definitions
 from agent.core.permissions import DEFAULT_EXCHANGE, Need, Permission
 from agent.core.rules.names import PROMOTING, TRIMMING
 from agent.core.standby.copies import STREAM

@@ -8,8 +8,6 @@ from typing import Final
 SCHEMA: Final = 3
 ACCOUNTED_SINCE: Final = 2
 """The first schema with `taken`, `given_back` and `unsettled`."""
-COMPARED_SINCE: Final = 3
-"""The first schema with what the upstream's HTTP API counted, from `looks` to `waiting`, and with `lag_is_critical`."""
 
 
 class EventType(StrEnum):

@@ -14,6 +14,8 @@ from agent.core.links.lag import LagCritical
 from agent.core.links.read_limits import RateLimit
 from agent.errors import Place
 
+DEFAULT_VHOST: Final = "/"
+"""Of URIs and files that name none."""
 STREAM_OFFSET: Final = "x-stream-offset"
 """The consumer argument that says where to begin in a stream, and the header of what a stream delivers."""
 

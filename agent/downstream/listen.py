@@ -13,7 +13,8 @@ from agent.amqp.broker_events import BrokerEvent, EventReader, subscribe
 from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.core.addresses.uri import AmqpUri
-from agent.downstream.reading import DEFAULT_VHOST, WHERE
+from agent.core.model import DEFAULT_VHOST
+from agent.downstream.reading import WHERE
 from agent.errors import AgentError, BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 

@@ -13,12 +13,12 @@ from agent.amqp.connect import Server, connect_any
 from agent.amqp.declares import Presence, probe
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import DeclaredExchange, Exchange, VhostState
+from agent.core.model import DEFAULT_VHOST, DeclaredExchange, Exchange, VhostState
 from agent.core.rules.declarations import like_exchange
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read_by_api import forget_broker, read_by_api
-from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, WHERE, Reading
+from agent.downstream.reading import CONNECTION_NAME, WHERE, Reading
 from agent.errors import BrokerError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
 

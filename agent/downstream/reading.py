@@ -11,7 +11,6 @@ from agent.core.model import Binding, Definitions, Link, NativeLink, ShovelLink,
 from agent.errors import Place, Problem
 
 WHERE = "downstream"
-DEFAULT_VHOST = "/"
 CONNECTION_NAME = "federation-agent: reading exchanges"
 AT_ONCE = 4  # requests whose responses may have up to 64 MiB each
 MOST_SILENT = 3  # vhosts; with more, the broker itself doesn't answer

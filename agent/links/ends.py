@@ -10,6 +10,7 @@ from agent.amqp.connect import Connection, Wired, plain
 from agent.amqp10.terminus import Terminus
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import (
+    DEFAULT_VHOST,
     AckMode,
     AddressDestination,
     AddressSource,
@@ -22,7 +23,6 @@ from agent.core.model import (
 from agent.core.rules import names
 
 DOWNSTREAM: Final = "downstream"
-DEFAULT_VHOST: Final = "/"  # of a shovel's URI that names none
 SHARED_HEARTBEAT: Final = 1  # seconds; a broker takes a connection for lost after two to three of them
 
 

@@ -16,14 +16,14 @@ from agent.amqp.queue_messages import QueueBrowser, browse
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import Definitions, Link
+from agent.core.model import DEFAULT_VHOST, Definitions, Link
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
 from agent.core.text import MOST_NAMED, named_so
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
-from agent.downstream.reading import DEFAULT_VHOST, DefinitionSource
+from agent.downstream.reading import DefinitionSource
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
 from agent.links.ends import End, reachable, terminus_of

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypedDict
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import LONG_PAUSE, Level, Status
-from agent.core.model import Link, ShovelLink
+from agent.core.model import DEFAULT_VHOST, Link, ShovelLink
 from agent.core.permissions import Need, needs_of, needs_of_agent
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import advice
@@ -34,7 +34,6 @@ from agent.status.entry import BoardEntry, Gauges
 from agent.status.json_schema import Count, LinkId, Time
 from agent.status.views import FailureView, ShownFailure, failure_view
 
-DEFAULT_VHOST: Final = "/"
 MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 

@@ -12,16 +12,15 @@ Why: docs/decisions/0004-headers-as-bytes.md, docs/decisions/0005-invalid-header
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.tables import FIXED_WIDTHS, CodecError, encode_value, short_string
 from agent.core.fields import Field
 from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 
-_U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
 _RUN: Final = 64  # names and values shorter than that are in runs
 _WIDTHS: Final = {ord("V"): 0} | {ord(tag): width for tag, width in FIXED_WIDTHS.items()}
@@ -170,7 +169,7 @@ def entry(name: str, value: Field) -> bytes:
 
 def text_entry(name: str, value: bytes) -> bytes:
     """Encode a text entry whose value comes from a peer and may be any bytes."""
-    return short_string(name) + b"S" + _U32.pack(len(value)) + value
+    return short_string(name) + b"S" + U32.pack(len(value)) + value
 
 
 def find(table: bytes, names: Names) -> Entry | None:
@@ -221,19 +220,19 @@ def with_first_item(table: bytes, name: str, item: bytes) -> bytes:
     items = b""
     if found is not None and table[found.value] == _ARRAY:
         items = table[found.value + 5 : found.after]
-    array = short_string(name) + b"A" + _U32.pack(len(item) + len(items)) + item + items
+    array = short_string(name) + b"A" + U32.pack(len(item) + len(items)) + item + items
     return replaced(table, names, array)
 
 
 def table_of(*entries: bytes) -> bytes:
     """A table of these entries, with its length."""
     size = sum(map(len, entries))
-    return b"".join([_U32.pack(size), *entries])
+    return b"".join([U32.pack(size), *entries])
 
 
 def array(items: bytes) -> bytes:
     """An array of these items, with its tag."""
-    return b"A" + _U32.pack(len(items)) + items
+    return b"A" + U32.pack(len(items)) + items
 
 
 _INVALID: Final = Names(INVALID_HEADERS)

@@ -5,12 +5,12 @@ Why: docs/decisions/0003-prepared-by-address.md
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from agent.amqp.data.probe import may_be_probe
 from agent.amqp.data.rewriting import Destination, Rewriter, read_address
 from agent.amqp.wire import frames, methods
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.tables import short_string
 
 TABLES: Final = slice(2, 4)
@@ -22,7 +22,6 @@ ADDRESS: Final = 5
 
 _MOST: Final = 256 * 1024
 _OF_AN_ENTRY: Final = 350  # bytes that Python takes for an entry besides what is in it
-_U32: Final = struct.Struct(">I")
 _BEFORE_EXCHANGE: Final = 6  # bytes of a publish
 
 
@@ -101,7 +100,7 @@ class Prepared:
         entries = [
             self._rewriter.entries(read_address(address, redelivered=redelivered)) for redelivered in (False, True)
         ]
-        return *entries, *(_U32.pack(len(each)) + each if each else b"" for each in entries)
+        return *entries, *(U32.pack(len(each)) + each if each else b"" for each in entries)
 
     def _forget(self) -> None:
         self.known.clear()

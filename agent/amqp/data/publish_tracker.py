@@ -17,6 +17,7 @@ from agent.amqp.data.refused import Later, Refused, Unpublishable
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.lag import Histogram
@@ -27,7 +28,6 @@ from agent.core.rules.quarantine import QuarantineReason
 _ACK: Final = 60 << 16 | 80
 _NACK: Final = 60 << 16 | 120
 _RETURN: Final = 60 << 16 | 50
-_U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
 _SETTLE_SIZE: Final = 13
@@ -348,7 +348,7 @@ class PublishTracker:
                 break
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
-            ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
+            ids = U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
             if ids in {_ACK, _NACK} and size == _SETTLE_SIZE:
                 tag, flags = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
                 if not self._heeds_confirms:

@@ -32,6 +32,7 @@ from agent.amqp.data.refused import RETURNS_MARK, comes_too_often
 from agent.amqp.data.rewriting import Chooser, Delivery, Destination, HeaderRules, Rewriter, read_address, rewritten
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.properties import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -52,7 +53,6 @@ _DELIVER: Final = 60 << 16 | 60
 _PREFIX: Final = frames.PREFIX
 _CHANNEL: Final = frames.CHANNEL
 _OVERHEAD: Final = frames.OVERHEAD
-_U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
 _DELIVERY: Final = struct.Struct(">BHIIB")  # a delivery up to the length of its consumer's tag
@@ -206,7 +206,7 @@ class DeliveryForwarder:
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
             if kind == frames.METHOD:
-                if size < 4 or _U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
+                if size < 4 or U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
                     self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
                 elif is_open:
                     is_near_last = self._last_allowed - self._tag <= (end - at) // _SHORTEST_MESSAGE
@@ -280,7 +280,7 @@ class DeliveryForwarder:
                 redelivered &= 1
                 if flags & HEADERS:
                     entry = around[redelivered]
-                    (length,) = _U32.unpack_from(buffer, where)
+                    (length,) = U32.unpack_from(buffer, where)
                     where += 4
                     past = where + length
                     if past >= body:
@@ -311,7 +311,7 @@ class DeliveryForwarder:
                 if past + fixed != body - 1 or size > room:
                     break
                 if flags & HEADERS:
-                    _U32.pack_into(buffer, where - 4, length + len(entry))
+                    U32.pack_into(buffer, where - 4, length + len(entry))
                 elif entry:
                     _FLAGS.pack_into(buffer, header + _TO_FLAGS, flags | HEADERS)
                 # In place: these bytes are consumed, and one slice is cheaper than three.
@@ -354,7 +354,7 @@ class DeliveryForwarder:
         if size > self._room:
             return False
         received = Received(bytes(buffer[at + _TO_FLAGS : end]))
-        _U32.pack_into(buffer, where - 4, length)
+        U32.pack_into(buffer, where - 4, length)
         _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
         self._out += (around[PUBLISH], buffer[at:where], entry, remaining[4:], buffer[past : end + 1])
         self._prepared_for.append(around)
@@ -390,7 +390,7 @@ class DeliveryForwarder:
                 where += 1 + buffer[where]
             if flags & CONTENT_ENCODING:
                 where += 1 + buffer[where]
-            length = 4 + _U32.unpack_from(buffer, where)[0] if flags & HEADERS else 0
+            length = 4 + U32.unpack_from(buffer, where)[0] if flags & HEADERS else 0
             if end_of(buffer, where + length, flags) != after - 1:
                 return False
         except (IndexError, struct.error):
@@ -400,7 +400,7 @@ class DeliveryForwarder:
         if size > self._room or (length and self._is_marked(buffer, where, where + length)):
             return False
         if flags & HEADERS:
-            _U32.pack_into(buffer, where, length - 4 + len(entry))
+            U32.pack_into(buffer, where, length - 4 + len(entry))
             where += 4
         elif entry:
             _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags | HEADERS)

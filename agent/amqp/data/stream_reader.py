@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from agent.amqp.data import header_table
 from agent.amqp.data.header_table import Names
 from agent.amqp.wire import frames
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.properties import CONTENT_ENCODING, CONTENT_TYPE, HEADERS
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import StreamOffsets
@@ -23,7 +24,6 @@ _LONG: Final = ord("l")
 _SIZE: Final = len(_ENTRY) + 8
 _PREFIX: Final = frames.PREFIX
 _U64: Final = struct.Struct(">Q")
-_U32: Final = struct.Struct(">I")
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
 _TO_PROPERTIES: Final = 21
@@ -79,7 +79,7 @@ class StreamReader:
                 where += 1 + buffer[where]
             if flags & CONTENT_ENCODING:
                 where += 1 + buffer[where]
-            (length,) = _U32.unpack_from(buffer, where)
+            (length,) = U32.unpack_from(buffer, where)
         except (IndexError, struct.error):
             return None
         table, past = where + 4, where + 4 + length
@@ -95,7 +95,7 @@ class StreamReader:
             _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags & ~HEADERS)
             cut = where, past
         else:
-            _U32.pack_into(buffer, where, length - _SIZE)
+            U32.pack_into(buffer, where, length - _SIZE)
         _PREFIX.pack_into(buffer, at, frames.HEADER, self._number, after - at - frames.OVERHEAD - (cut[1] - cut[0]))
         return cut
 

@@ -20,6 +20,7 @@ SMALLEST: Final = 4096  # the least that AMQP allows either side to request
 
 PREFIX: Final = struct.Struct(">BHI")
 CHANNEL: Final = struct.Struct(">H")  # the second field of it
+U32: Final = struct.Struct(">I")
 BASIC_HEADER: Final = struct.Struct(">HHQ")
 BASIC: Final = 60
 

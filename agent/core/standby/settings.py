@@ -12,6 +12,7 @@ from agent.core.links.lag import LagCritical
 from agent.core.migration.objects import ObjectKey, ObjectKind
 from agent.core.migration.selection import VhostSelection
 from agent.core.model import (
+    DEFAULT_VHOST,
     ApplyTo,
     Definitions,
     LinkSettings,
@@ -26,7 +27,6 @@ from agent.core.rules.policies import OF_STANDBY
 from agent.core.text import age, listed
 from agent.errors import Place
 
-DEFAULT_VHOST: Final = "/"
 MOST_HOPS: Final = 100
 """Messages that the source got through links have to come, too; loops end at a cluster that a message has been to."""
 _FIXED: Final = LinkSettings(max_hops=MOST_HOPS, lag_critical=LagCritical(seconds=60.0))

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from pydantic_core import PydanticCustomError
 
 from agent.core import model
+from agent.core.model import DEFAULT_VHOST
 from agent.core.rules.resolve import ALL
 from agent.core.text import did_you_mean
 from agent.definitions.document.findings import Spot, quoted
@@ -21,7 +22,6 @@ from agent.definitions.models.values import MAX_SHORT_TEXT, check_regex, kind_of
 
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
 VHOSTS: Final = "vhosts"
-DEFAULT_VHOST: Final = "/"
 
 Decoded = TypeVar("Decoded")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any, Final, TypeAlias
 
-from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, VhostState
+from agent.core.model import DEFAULT_VHOST, Binding, Definitions, Policy, VhostDefinitions, VhostState
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
     DocumentFindings,
@@ -29,7 +29,6 @@ from agent.definitions.document.findings import (
 from agent.definitions.document.yaml import decode, position
 from agent.definitions.models.downstream_objects import NO_FEDERATION
 from agent.definitions.models.values import kind_of
-from agent.definitions.sources.decode import DEFAULT_VHOST
 from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
 from agent.definitions.sources.keeper import merge
 from agent.definitions.sources.parameters import (

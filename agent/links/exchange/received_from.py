@@ -8,17 +8,16 @@ Why: docs/decisions/0004-headers-as-bytes.md
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from agent.amqp.data.header_table import Names, array, keep_invalid, skip_value, table_of
 from agent.amqp.data.rewriting import Delivery, PropertyChanges
+from agent.amqp.wire.frames import U32
 from agent.amqp.wire.tables import encode_value, long_string, short_string
 from agent.core import fields
 from agent.core.rules import hops
 from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict
 
-_U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
 _TABLE: Final = ord("F")
 _RECEIVED: Final = Names(RECEIVED_FROM)
@@ -80,7 +79,7 @@ class ReceivedFromHeader:
         else:
             found = _RECEIVED.find(headers, 4, len(headers))
             if found is None:
-                return table_of(self._array, _U32.pack(len(hop)), hop, headers[4:])
+                return table_of(self._array, U32.pack(len(hop)), hop, headers[4:])
             _, value, after = found
             if headers[value] != _ARRAY:
                 return keep_invalid(table_of(headers[4:value], array(hop), headers[after:]), headers[value:after])
@@ -88,7 +87,7 @@ class ReceivedFromHeader:
         verdict = self._known.get(past) or self._judge(past)
         if verdict is not Verdict.FORWARD:
             return verdict.value
-        return table_of(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
+        return table_of(headers[4 : value + 1], U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
 
     def _judge(self, past: bytes) -> Verdict:
         """The verdict on a message with the hops `past`, the entries of its array; no more of them are looked at than

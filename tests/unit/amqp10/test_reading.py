@@ -440,14 +440,20 @@ ALSO_UNREADABLE = UNREADABLE | {"no section": b"x", "a section that is cut off":
 
 
 class Frames:
-    """Keeps what comes."""
+    """Keeps the whole frames that come."""
 
     def __init__(self) -> None:
         self.came = bytearray()
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
-        self.came += buffer[at:end]
-        return end
+        begun, (_, _, size) = at, frames.PREFIX.unpack_from(buffer, at)
+        while (after := at + frames.OVERHEAD + size) <= end:
+            at = after
+            if end - at < frames.OVERHEAD:
+                break
+            _, _, size = frames.PREFIX.unpack_from(buffer, at)
+        self.came += buffer[begun:at]
+        return at
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from agent.core.fields import INT64
+from agent.core.model import DEFAULT_VHOST
 from agent.core.text import did_you_mean
 from agent.definitions.document.findings import quoted
 from agent.definitions.sources.legacy import proplists, upstreams
@@ -17,7 +18,6 @@ from agent.errors import Place
 
 APPLICATION = "rabbitmq_federation"
 DOWNSTREAM_VARIABLE = "DOWNSTREAM_PASSWORD"
-DEFAULT_VHOST = "/"
 _SETTINGS = ("exchanges", "upstream_sets", "connections", "local_username", "local_nodename")
 _BUILT_IN = ("direct", "fanout", "topic", "headers")
 

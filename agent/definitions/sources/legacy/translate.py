@@ -6,12 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from agent.core.addresses.url_text import encode
-from agent.definitions.sources.legacy.federation import (
-    APPLICATION,
-    DEFAULT_VHOST,
-    DOWNSTREAM_VARIABLE,
-    LegacyFederation,
-)
+from agent.core.model import DEFAULT_VHOST
+from agent.definitions.sources.legacy.federation import APPLICATION, DOWNSTREAM_VARIABLE, LegacyFederation
 from agent.definitions.sources.legacy.proplists import literal
 from agent.definitions.sources.legacy.upstreams import EVERY_UPSTREAM
 from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry
