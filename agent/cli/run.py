@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -45,9 +45,10 @@ END_PATIENCE: Final = 2.0
 STANDBY_TASK: Final = "keep the standby in step"
 LOOK_FOR_STANDBY: Final = 2.0
 COLLECT_AFTER: Final = (5_000, 5, 1)
-"""A full collection for each 60,000 objects more, which takes less than a tenth of a second; the older ones are left out
-of it (`OldObjects`). A thousand links are 250,000 objects."""
+"""A full collection for each 75,000 objects more. A thousand links are 250,000."""
+COLLECTING: Final = "collect what is old"
 ALL_EVERY: Final = 3600.0
+GROWN: Final = 1.25
 log = structlog.get_logger()
 
 
@@ -58,23 +59,27 @@ Follow: TypeAlias = Callable[[Changed, Report], Coroutine[Any, Any, None]]
 FOLLOWING: Final = "following what is moved"
 
 
-class OldObjects:
-    """What has survived a full collection is left out of those of the next hour, so that thousands of links that begin
-    one after another are gone through once instead of again and again."""
+def leave_out_old(phase: str, collection: Mapping[str, int]) -> None:
+    """As one of `gc.callbacks`: leave what has survived a full collection out of later ones, so that thousands of links
+    that begin one after another are gone through once instead of again and again."""
+    if phase == "stop" and collection["generation"] == 2:
+        gc.freeze()
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._all_at = clock() + ALL_EVERY
 
-    def __call__(self, phase: str, collection: Mapping[str, int]) -> None:
-        """As one of `gc.callbacks`."""
-        if collection["generation"] != 2:
-            return
-        if phase == "stop":
-            gc.freeze()
-        elif self._clock() >= self._all_at:
+async def collect_old(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """Go through everything an hour after the start, and in each hour in which there is a quarter more than before.
+
+    The second collection is of nothing: Python makes the next one only once a quarter as much is new as the last one
+    was of.
+    """
+    before = 0
+    while True:
+        await sleep(ALL_EVERY)
+        if gc.get_freeze_count() > before * GROWN:
             gc.unfreeze()
-            self._all_at = self._clock() + ALL_EVERY
+            gc.collect()
+            gc.collect()
+            before = gc.get_freeze_count()
 
 
 def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:
@@ -105,7 +110,7 @@ async def _run(
     raise_descriptor_limit()
     gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
     gc.set_threshold(*COLLECT_AFTER)
-    gc.callbacks.append(OldObjects())
+    gc.callbacks.append(leave_out_old)
     board = _board()
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
     waiting = None
@@ -146,6 +151,7 @@ async def _run(
     if follow is not None:
         tasks.keep(FOLLOWING, partial(follow, partial(watcher.notify, ReloadCause.HANGUP), supervisor.report))
     tasks.keep(LOGGING_CAUSES, CauseLog(board).run)
+    tasks.keep(COLLECTING, collect_old)
     tasks.keep(
         EXPIRIES,
         lambda: watch_expiries(

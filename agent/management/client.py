@@ -104,9 +104,11 @@ class ManagementClient(Transport):
         last, to the user who makes a vhost, and not at all where the connection ended before: so 3.10 and 4.3. None
         where it isn't known, as another backend may have the users, or where this user couldn't get any.
         """
+        if not vhosts:
+            return set()
         try:
             who = await self.whoami()
-            if not vhosts or not who.is_administrator or (own := await self._permissions("users", who.name)) is None:
+            if not who.is_administrator or (own := await self._permissions("users", who.name)) is None:
                 return set()
             doubtful = set(vhosts) - {each["vhost"] for each in own}
             return {vhost for vhost in sorted(doubtful) if await self._permissions("vhosts", vhost) == []}

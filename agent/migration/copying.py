@@ -241,13 +241,15 @@ async def _in_scratch(target: DeclaringClient, vhost: str, wanted: Objects) -> d
     actions = [MigrationAction(MigrationVerb.CREATE, key, wanted[names[key]]) for key in in_order(names)]
     is_made = True
     try:
-        # A vhost whose making was cancelled may appear after it was removed.
-        await _in_any_case(target.declare(vhost_key(scratch), wanted.get(vhost_key(vhost), {})))
+        try:
+            # A vhost whose making was cancelled may appear after it was removed.
+            await _in_any_case(target.declare(vhost_key(scratch), wanted.get(vhost_key(vhost), {})))
+        except PermanentError:
+            is_made = False
+            raise
+        await target.make_whole(scratch)
         async with asyncio.timeout(_REHEARSED_WITHIN):
             account = await copy(target, actions, {})
-    except PermanentError:
-        is_made = False  # only that of the vhost itself is raised
-        raise
     except TimeoutError as error:
         raise TransientError(
             f"target: the rehearsal of vhost {vhost!r} took over {in_words(_REHEARSED_WITHIN)}"

@@ -197,6 +197,7 @@ class PublishTracker:
         """Neither publish nor give back from now on what was refused."""
         self.refused.let_go()
         self._unpublishable.let_go()
+        self.on_returned = self.on_held = self._instead_of_return = None
 
     def write(self, data: bytes) -> None:
         """Write frames of publishes, and hold them."""

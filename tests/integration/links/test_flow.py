@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,10 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         await flow.leave()
 
 
-async def test_what_has_ended_is_in_no_cycle(broker: Node, second_broker: Node, name: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("more", [{}, {"ends_on_return": True}, {"limit": 2}, {"quarantine_after": 60.0}])
+async def test_what_has_ended_is_in_no_cycle(
+    broker: Node, second_broker: Node, name: Callable[[str], str], more: dict[str, Any]
+) -> None:
     """Where thousands of links end at once, a collection of all their sessions would hold the loop for seconds."""
 
     def alive() -> int:
@@ -65,7 +69,7 @@ async def test_what_has_ended_is_in_no_cycle(broker: Node, second_broker: Node, 
     called = name("ended")
     declare(second_broker, called)
     declare(broker, called)
-    options = FlowOptions(called, "link", Destination(called))
+    options = FlowOptions(called, "link", Destination("", called), **more)
     async with await opened(second_broker) as up, await opened(broker) as down:
         gc.disable()
         try:

@@ -319,7 +319,7 @@ async def test_each_scratch_vhost_has_the_time_at_which_it_was_made_by_the_targe
     async with serving(api) as client:
         assert await rehearse(client, {vhost_key(name): {} for name in "abc"}) == {}
     hours = [each.removeprefix("federation-agent: rehearsal 2026-01-02T")[:2] for each in api.made()]
-    assert hours == ["10", "12", "14"]
+    assert hours == ["10", "13", "16"]
     assert [each for each in api.asked if each.startswith("DELETE")] == [f"DELETE vhosts/{each}" for each in api.made()]
 
 
