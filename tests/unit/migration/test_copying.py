@@ -41,7 +41,7 @@ from agent.migration.copying import (
 from agent.migration.reading import ClusterPair
 from tests.unit.migration.http_api import served
 
-WHO = {"name": "u", "tags": ["policymaker"]}
+WHO: dict[str, object] = {"name": "u", "tags": ["policymaker"]}
 SELECTION = {"v": everything(Place("m.yaml"))}
 
 
@@ -285,13 +285,14 @@ class Target:
         """By the beginning of what is asked for."""
         self.asked: list[str] = []
         self.hour = 10
+        self.who = WHO
 
     async def answer(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/api/")
         headers = {"Date": f"Fri, 02 Jan 2026 {self.hour}:00:00 GMT"}
         self.hour += 1
         if request.method == "GET":
-            return web.json_response(WHO if path == "whoami" else [], headers=headers)
+            return web.json_response(self.who if path == "whoami" else [], headers=headers)
         what = f"{request.method} {path}"
         self.asked.append(what)
         name = f"{request.method.lower()}_{path.partition('/')[0]}"
@@ -330,6 +331,22 @@ async def test_a_scratch_vhost_that_was_refused_isnt_removed() -> None:
             await rehearse(client, WANTED)
     assert "left at the target" not in str(error.value)
     assert len(api.asked) == 1
+
+
+async def test_a_scratch_vhost_is_made_whole_and_removed_though_that_is_refused() -> None:
+    """As a vhost without permissions: the answer to the request that made it was lost, and it was asked for again."""
+    for refused in (False, True):
+        api = Target(put_permissions=400 if refused else 0)
+        api.who = {"name": "u", "tags": ["administrator"]}
+        async with serving(api) as client:
+            if refused:
+                with pytest.raises(PermanentError, match="so it is"):
+                    await rehearse(client, WANTED)
+            else:
+                assert await rehearse(client, WANTED) == {}
+        [scratch] = api.made()
+        assert api.asked[1] == f"PUT permissions/{scratch}/u"
+        assert api.asked[-1] == f"DELETE vhosts/{scratch}"
 
 
 async def test_an_error_is_no_refusal() -> None:
